@@ -1,0 +1,1 @@
+"""How likely is your language model's unlikeliest output?"""

@@ -1,0 +1,9 @@
+"""The entry point: importing a command's file puts it on the app."""
+
+from __future__ import annotations
+
+from longshot.cli import demo  # noqa: F401
+from longshot.cli.app import run
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,21 @@
+"""The one exception for a user's mistake, and the sentence it carries."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LongshotError(Exception):
+    """Something the user can put right: what was wrong, where, and what would be right."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> LongshotError:
+    """The error for a misspelt name, with the nearest names that exist."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        hint = f"did you mean {' or '.join(repr(n) for n in near)}?"
+    else:
+        hint = f"known: {', '.join(known)}."
+    return LongshotError(f"There is no {kind} named {name!r}; {hint}")

@@ -1,0 +1,136 @@
+"""Inputs whose tokens are independent: one token distribution for each position."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float64, Int, Int64
+from torch import Tensor
+
+from longshot.errors import LongshotError
+from longshot.inputs.tokens import TokenDistribution
+
+# Uniform numbers, indices and tokens of one block together stay in the processor's cache.
+_ROWS_PER_BLOCK = 2**12
+
+
+class Group(NamedTuple):
+    """The free positions that share one distribution, in order."""
+
+    distribution: TokenDistribution
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PositionSummary:
+    """One position as a table shows it."""
+
+    position: int
+    size: int
+    entropy_bits: float
+    fixed: int | None
+    likeliest: tuple[tuple[int, float], ...]
+    """The most probable tokens, each with its probability."""
+
+
+class ProductInputs:
+    """A distribution over token sequences of one length, independent from position to position."""
+
+    def __init__(self, name: str, positions: Sequence[TokenDistribution]) -> None:
+        if not positions:
+            raise LongshotError(f"The inputs {name!r} have no position.")
+        if any(distribution.log_probs.ndim != 1 for distribution in positions):
+            raise LongshotError(f"The inputs {name!r} take one distribution for each position.")
+        self.name = name
+        self.positions = tuple(positions)
+
+    def __repr__(self) -> str:
+        return f"ProductInputs({self.name!r}, {self.length} positions, {self.fingerprint})"
+
+    @property
+    def length(self) -> int:
+        return len(self.positions)
+
+    @cached_property
+    def free_positions(self) -> tuple[int, ...]:
+        return tuple(i for i, d in enumerate(self.positions) if not d.is_fixed)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The free positions by the distribution object they share, in order of first use."""
+        shared: dict[TokenDistribution, list[int]] = {}
+        for i in self.free_positions:
+            shared.setdefault(self.positions[i], []).append(i)
+        return tuple(Group(distribution, tuple(where)) for distribution, where in shared.items())
+
+    def fixed_token(self, position: int) -> int | None:
+        """The only token a position can hold; None where it is free."""
+        distribution = self.positions[position]
+        return int(distribution.support[0]) if distribution.is_fixed else None
+
+    def sample(self, n: int, generator: torch.Generator) -> Int64[Tensor, "n length"]:
+        """`n` independent inputs."""
+        tokens = torch.stack([d.support[0] for d in self.positions]).repeat(n, 1)
+        for block in tokens.split(_ROWS_PER_BLOCK):
+            for distribution, positions in self.groups:
+                drawn = distribution.sample(len(block) * len(positions), generator)
+                values = distribution.support.index_select(0, drawn).view(len(block), -1)
+                block[:, _columns(positions)] = values
+        return tokens
+
+    def log_prob(self, tokens: Int[Tensor, "n length"]) -> Float64[Tensor, " n"]:
+        """The exact log probability of each input; −inf outside the support."""
+        fixed = [i for i in range(self.length) if self.positions[i].is_fixed]
+        total = torch.zeros(len(tokens), dtype=torch.float64)
+        for distribution, positions in (*self.groups, *((self.positions[i], (i,)) for i in fixed)):
+            index = distribution.index_of(tokens[:, _columns(positions)])
+            terms = distribution.log_probs[index].masked_fill_(index < 0, -math.inf)
+            total += terms.sum(dim=1)
+        return total
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short digest of supports and probabilities: inputs that agree in it are the same.
+
+        Log probabilities enter in single precision, because the last bits of a double differ
+        between types of processor.
+        """
+        digests: dict[TokenDistribution, bytes] = {}
+        for distribution in self.positions:
+            if distribution not in digests:
+                support = distribution.support.numpy().astype("<i8").tobytes()
+                log_probs = distribution.log_probs.numpy().astype("<f4").tobytes()
+                digests[distribution] = hashlib.sha256(support + log_probs).digest()
+        return hashlib.sha256(b"".join(digests[d] for d in self.positions)).hexdigest()[:16]
+
+    def describe(self, likeliest: int = 5) -> tuple[PositionSummary, ...]:
+        """For each position its support, entropy and most probable tokens."""
+        return tuple(
+            PositionSummary(
+                position=i,
+                size=distribution.size,
+                entropy_bits=float(distribution.entropy) / math.log(2),
+                fixed=self.fixed_token(i),
+                likeliest=_likeliest(distribution, likeliest),
+            )
+            for i, distribution in enumerate(self.positions)
+        )
+
+
+def _likeliest(distribution: TokenDistribution, count: int) -> tuple[tuple[int, float], ...]:
+    best = distribution.probabilities.sort(descending=True, stable=True).indices[:count]
+    pairs = zip(distribution.support[best], distribution.probabilities[best], strict=True)
+    return tuple((int(token), float(probability)) for token, probability in pairs)
+
+
+def _columns(positions: tuple[int, ...]) -> slice | list[int]:
+    """Consecutive positions as a slice, which copies several times faster than a list."""
+    if positions[-1] - positions[0] == len(positions) - 1:
+        return slice(positions[0], positions[-1] + 1)
+    return list(positions)

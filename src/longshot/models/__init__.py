@@ -1,0 +1,15 @@
+"""Language models seen from their last position."""
+
+from longshot.models.base import Model, Network, PrefixNetwork
+from longshot.models.checkpoints import ModelInfo, available, load_model
+from longshot.models.tokenizer import Tokenizer
+
+__all__ = [
+    "Model",
+    "ModelInfo",
+    "Network",
+    "PrefixNetwork",
+    "Tokenizer",
+    "available",
+    "load_model",
+]

@@ -1,0 +1,110 @@
+"""What the rest of the package knows of a language model.
+
+A `Network` is the arithmetic: it sees embedded tokens and gives the activation before the
+unembedding at the last position. A `Model` is a network with the names around it: a tokenizer, a
+fingerprint, where it came from. Adapters implement `Network`; methods take a `Model`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from longshot.models.tokenizer import Tokenizer
+
+
+class Network(Protocol):
+    """A causal language model seen from its last position."""
+
+    @property
+    def embedding(self) -> Float[Tensor, "vocab width"]: ...
+    @property
+    def unembedding(self) -> Float[Tensor, "width vocab"]: ...
+    @property
+    def unembedding_bias(self) -> Float[Tensor, " vocab"] | None: ...
+
+    def activation(
+        self, embedded: Float[Tensor, "batch position width"]
+    ) -> Float[Tensor, "batch width"]:
+        """The activation before the unembedding at the last position; differentiable."""
+
+    def macs(self, positions: int, prefix: int = 0) -> int:
+        """Multiply-accumulates of one `activation`, or of one leaf behind a cached prefix."""
+
+
+@runtime_checkable
+class PrefixNetwork(Protocol):
+    """The optional capability: a prefix is run once, each continuation costs its own tokens."""
+
+    def prefix(self, embedded: Float[Tensor, "batch prefix width"]) -> Any:
+        """What continuations will attend to."""
+
+    def extend(
+        self, cache: Any, embedded: Float[Tensor, "batch continuation tail width"]
+    ) -> Float[Tensor, "batch continuation width"]:
+        """The activation after each continuation of each cached prefix."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its tokenizer and its name."""
+
+    name: str
+    network: Network
+    tokenizer: Tokenizer
+    context: int
+    source: str = "in memory"
+    licence: str = "unknown"
+
+    @property
+    def vocab_size(self) -> int:
+        return self.unembedding.shape[1]
+
+    @property
+    def width(self) -> int:
+        return self.unembedding.shape[0]
+
+    @cached_property
+    def embedding(self) -> Float[Tensor, "vocab width"]:
+        return self.network.embedding.detach()
+
+    @cached_property
+    def unembedding(self) -> Float[Tensor, "width vocab"]:
+        return self.network.unembedding.detach()
+
+    @cached_property
+    def unembedding_bias(self) -> Float[Tensor, " vocab"]:
+        """The bias of the logits, zero where the network has none."""
+        bias = self.network.unembedding_bias
+        return self.unembedding.new_zeros(self.vocab_size) if bias is None else bias.detach()
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+    def embed(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position width"]:
+        return self.embedding[tokens.to(self.device)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short digest of the weights and the tokenizer: two models that agree in it are one."""
+        digest = hashlib.sha256(self.tokenizer.fingerprint.encode())
+        for name, tensor in _weights(self.network):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            plain = tensor.detach().cpu().contiguous().view(torch.uint8)
+            digest.update(plain.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def _weights(network: Network) -> Iterable[tuple[str, Tensor]]:
+    """A network's tensors by name, in a fixed order."""
+    if isinstance(network, torch.nn.Module):
+        return sorted(network.state_dict().items())
+    return [("embedding", network.embedding), ("unembedding", network.unembedding)]

@@ -1,0 +1,238 @@
+"""The paper's architecture: a pre-layer-norm transformer with exact GELU, in plain torch.
+
+    x      = W_E[token] + W_pos[position]
+    x      = x + Attention(LN1(x))        in every layer
+    x      = x + W_out·GELU(W_in·LN2(x))  (left out when attention-only)
+    v      = LN_final(x)                  the activation before the unembedding
+    logits = v·W_U + b_U
+
+Three entry points share this code: `logits` (every position), `activation` (the last position
+only: the last layer computes keys and values for the earlier positions and nothing else), and
+`prefix` with `extend` (a prefix is run once, many continuations of it cost their own tokens).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm, linear
+
+
+@dataclass(frozen=True)
+class GeluConfig:
+    """The sizes of a network; `mlp_width` 0 means attention-only."""
+
+    layers: int
+    width: int
+    heads: int
+    head_width: int
+    mlp_width: int
+    context: int
+    vocab_size: int
+    epsilon: float = 1e-5
+
+
+class KeysValues(NamedTuple):
+    """One layer's keys and values of a prefix."""
+
+    keys: Float[Tensor, "batch head prefix head_width"]
+    values: Float[Tensor, "batch head prefix head_width"]
+
+
+class PrefixCache(NamedTuple):
+    """All that later tokens need to know of a prefix."""
+
+    length: int
+    layers: tuple[KeysValues, ...]
+
+
+class LayerNorm(nn.Module):
+    """Layer norm over the width, with a gain and a bias."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.epsilon = epsilon
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        return layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+class Attention(nn.Module):
+    """Causal self-attention whose queries may be fewer than its keys."""
+
+    def __init__(self, config: GeluConfig) -> None:
+        super().__init__()
+        inner = config.heads * config.head_width
+        self.heads = config.heads
+        self.query = nn.Linear(config.width, inner)
+        self.key_value = nn.Linear(config.width, 2 * inner)
+        self.output = nn.Linear(inner, config.width)
+
+    def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """[batch, position, part·head·width] to `parts` of [batch, head, position, width]."""
+        by_head = x.reshape(*x.shape[:2], parts, self.heads, -1)
+        return by_head.permute(2, 0, 3, 1, 4).unbind(0)
+
+    def keys_values(self, x: Float[Tensor, "batch position width"]) -> KeysValues:
+        return KeysValues(*self._split(self.key_value(x), 2))
+
+    def forward(
+        self,
+        x: Float[Tensor, "rows position width"],
+        past: KeysValues | None,
+        last_only: bool,
+    ) -> Float[Tensor, "rows query width"]:
+        """Attend from all positions of `x`, or from its last, to `past` and to `x` itself.
+
+        With a `past` of b prefixes, `x` has b·n rows: n continuations of each, in order.
+        """
+        own = self.keys_values(x)
+        (queries,) = self._split(self.query(x[:, -1:] if last_only else x), 1)
+        queries = queries / math.sqrt(queries.shape[-1])
+        scores = queries @ own.keys.mT
+        if not last_only:  # the last position sees everything
+            future = torch.full_like(scores[0, 0], -math.inf, requires_grad=False).triu(1)
+            scores = scores + future
+        if past is None:
+            mixed = scores.softmax(-1) @ own.values
+        else:
+            prefix, shape = past.keys.shape[2], scores.shape
+            past_scores = _each(_together(queries, past) @ past.keys.mT, shape)
+            weights = torch.cat([past_scores, scores], -1).softmax(-1)
+            from_past = _each(_together(weights[..., :prefix], past) @ past.values, shape)
+            mixed = from_past + weights[..., prefix:] @ own.values
+        out: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return out
+
+
+def _together(x: Tensor, past: KeysValues) -> Tensor:
+    """The rows of each prefix side by side: [b·n, head, query, k] to [b, head, n·query, k]."""
+    return x.reshape(len(past.keys), -1, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
+
+
+def _each(x: Tensor, shape: torch.Size) -> Tensor:
+    """The inverse of `_together`; `shape` is that of the rows' own scores."""
+    return x.reshape(*x.shape[:2], -1, shape[2], x.shape[-1]).transpose(1, 2).flatten(0, 1)
+
+
+class Block(nn.Module):
+    """One layer: attention, then the MLP, each added to the residual stream."""
+
+    def __init__(self, config: GeluConfig) -> None:
+        super().__init__()
+        self.norm_attention = LayerNorm(config.width, config.epsilon)
+        self.attention = Attention(config)
+        self.has_mlp = config.mlp_width > 0
+        if self.has_mlp:
+            self.norm_mlp = LayerNorm(config.width, config.epsilon)
+            self.mlp_in = nn.Linear(config.width, config.mlp_width)
+            self.mlp_out = nn.Linear(config.mlp_width, config.width)
+
+    def forward(
+        self,
+        x: Float[Tensor, "rows position width"],
+        past: KeysValues | None = None,
+        last_only: bool = False,
+    ) -> Float[Tensor, "rows query width"]:
+        attended = self.attention(self.norm_attention(x), past, last_only)
+        x = (x[:, -1:] if last_only else x) + attended
+        if self.has_mlp:
+            x = x + self.mlp_out(gelu(self.mlp_in(self.norm_mlp(x))))
+        return x
+
+
+class GeluTransformer(nn.Module):
+    """The network. Its parameters are created unset: load a state, or call `initialise`."""
+
+    def __init__(self, config: GeluConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.width))
+        self.positions = nn.Parameter(torch.empty(config.context, config.width))
+        blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = cast(Sequence[Block], blocks)
+        self.norm_final = LayerNorm(config.width, config.epsilon)
+        self.unembedding = nn.Parameter(torch.empty(config.width, config.vocab_size))
+        self.unembedding_bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw every matrix from N(0, 1/fan-in), residual writes smaller with depth."""
+        for name, parameter in self.named_parameters():
+            if parameter.ndim < 2:
+                continue
+            scale = 1 / math.sqrt(self.config.width)
+            if name in ("embedding", "positions"):
+                scale = 0.02 if name == "positions" else 0.1
+            elif name.endswith(("attention.output.weight", "mlp_out.weight")):
+                scale = 1 / math.sqrt(2 * self.config.layers * parameter.shape[1])
+            parameter.normal_(0, scale, generator=generator)
+
+    def logits(
+        self, tokens: Int[Tensor, "batch position"]
+    ) -> Float[Tensor, "batch position vocab"]:
+        """The logits at every position."""
+        return linear(self.hidden(tokens), self.unembedding.mT, self.unembedding_bias)
+
+    def hidden(
+        self, tokens: Int[Tensor, "batch position"]
+    ) -> Float[Tensor, "batch position width"]:
+        """The activation before the unembedding at every position."""
+        x = self._embed(self.embedding[tokens], 0)
+        for block in self.blocks:
+            x = block(x)
+        out: Tensor = self.norm_final(x)
+        return out
+
+    def activation(
+        self, embedded: Float[Tensor, "batch position width"]
+    ) -> Float[Tensor, "batch width"]:
+        """The activation before the unembedding at the last position, from token embeddings."""
+        x = self._embed(embedded, 0)
+        for block in self.blocks[:-1]:
+            x = block(x)
+        return self._last(x, None)
+
+    def prefix(self, embedded: Float[Tensor, "batch prefix width"]) -> PrefixCache:
+        """Run prefixes once and keep what their continuations will attend to."""
+        x = self._embed(embedded, 0)
+        layers = []
+        for block in self.blocks:
+            layers.append(block.attention.keys_values(block.norm_attention(x)))
+            if block is not self.blocks[-1]:
+                x = block(x)
+        return PrefixCache(embedded.shape[1], tuple(layers))
+
+    def extend(
+        self, cache: PrefixCache, embedded: Float[Tensor, "batch continuation tail width"]
+    ) -> Float[Tensor, "batch continuation width"]:
+        """The activation after each continuation of each cached prefix."""
+        x = self._embed(embedded.flatten(0, 1), cache.length)
+        for block, past in zip(self.blocks[:-1], cache.layers, strict=False):
+            x = block(x, past)
+        return self._last(x, cache.layers[-1]).reshape(*embedded.shape[:2], -1)
+
+    def macs(self, positions: int, prefix: int = 0) -> int:
+        """Multiply-accumulates of `activation` on one input, or of `extend` on one leaf."""
+        c, seen = self.config, prefix + positions
+        inner = c.heads * c.head_width
+        dense = 2 * c.width * inner + 2 * c.width * c.mlp_width  # query, output, both MLP halves
+        mixing = 2 * inner * seen  # scores and values
+        full = positions * (dense + mixing + 2 * c.width * inner)
+        last = dense + mixing + positions * 2 * c.width * inner
+        return (c.layers - 1) * full + last
+
+    def _embed(self, embedded: Tensor, start: int) -> Tensor:
+        return embedded + self.positions[start : start + embedded.shape[-2]]
+
+    def _last(self, x: Tensor, past: KeysValues | None) -> Tensor:
+        out: Tensor = self.norm_final(self.blocks[-1](x, past, last_only=True)[:, 0])
+        return out

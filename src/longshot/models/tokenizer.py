@@ -1,0 +1,101 @@
+"""Text to token ids and back, over any byte-level BPE tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+
+import tokenizers
+
+from longshot.errors import LongshotError
+
+
+def _byte_of_character() -> dict[str, int]:
+    """The byte-level alphabet: printable bytes stand for themselves, the rest from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in printable]
+    table = {chr(byte): byte for byte in printable}
+    table |= {chr(0x100 + offset): byte for offset, byte in enumerate(rest)}
+    return table
+
+
+class Tokenizer:
+    """A byte-level BPE tokenizer; `bos` is the id of the token that starts every input."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, bos: int | None = None) -> None:
+        self.backend = backend
+        self.special_ids = frozenset(
+            token for token, added in backend.get_added_tokens_decoder().items() if added.special
+        )
+        self._bos = bos
+
+    @classmethod
+    def from_file(cls, path: Path) -> Tokenizer:
+        try:
+            return cls(tokenizers.Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises bare Exception for every fault
+            raise LongshotError(f"{path} is not a tokenizer file: {error}.") from error
+
+    @property
+    def vocab_size(self) -> int:
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def bos(self) -> int:
+        """The id of the beginning-of-sequence token."""
+        if self._bos is not None:
+            return self._bos
+        for name in ("<|BOS|>", "<|begin_of_text|>", "<s>", "<bos>", "<|endoftext|>"):
+            if (found := self.backend.token_to_id(name)) is not None:
+                return found
+        raise LongshotError("The tokenizer has no beginning-of-sequence token; give its id as bos.")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short digest of the tokenizer's definition."""
+        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:16]
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of `text`, with no special token added."""
+        ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of `ids`, special tokens shown by name."""
+        text: str = self.backend.decode(ids, skip_special_tokens=False)
+        return text
+
+    @cached_property
+    def texts(self) -> tuple[str | None, ...]:
+        """The exact text of every token; None for special tokens and for broken characters."""
+        alphabet = _byte_of_character()
+        found: list[str | None] = []
+        for token in range(self.vocab_size):
+            symbols = self.backend.id_to_token(token)
+            if symbols is None or token in self.special_ids:
+                found.append(None)
+                continue
+            try:
+                found.append(bytes(alphabet[c] for c in symbols).decode())
+            except (KeyError, UnicodeDecodeError):
+                found.append(None)
+        return tuple(found)
+
+    def show(self, token: int) -> str:
+        """A token as a person would read it in a table: its text quoted, or its raw name."""
+        text = self.texts[token]
+        return repr(text) if text is not None else str(self.backend.id_to_token(token))
+
+    def single(self, text: str) -> int:
+        """The id of the one token that spells `text`."""
+        ids = self.encode(text)
+        if len(ids) == 1:
+            return ids[0]
+        if not ids:
+            raise LongshotError("The empty text is no token.")
+        spelt = " + ".join(self.show(i) for i in ids)
+        raise LongshotError(
+            f"{text!r} is {len(ids)} tokens: {spelt}. "
+            f"Name one of them (the first is {self.show(ids[0])}), or give a set of tokens."
+        )
