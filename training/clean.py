@@ -21,12 +21,10 @@ MINIMUM_PARAGRAPH = 20
 LONGEST_CODE_LINE = 160
 LONGEST_REPEATED_CODE = 120  # shorter blocks of code repeat honestly (imports, `return None`)
 
-SPANISH_WORDS = frozenset(
-    "el la los las de del que en un una por para con se es su al lo como más y o no si".split()
-)
-ENGLISH_WORDS = frozenset(
-    "the of and to in is that for it with as be this on are by or not from an if".split()
-)
+_SPANISH = "el la los las de del que en un una por para con se es su al lo como más y o no si"
+_ENGLISH = "the of and to in is that for it with as be this on are by or not from an if"
+SPANISH_WORDS = frozenset(_SPANISH.split())
+ENGLISH_WORDS = frozenset(_ENGLISH.split())
 
 
 def normalise(text: str) -> str:
@@ -60,15 +58,29 @@ def is_spanish(paragraph: str) -> bool:
 class Deduplicator:
     """Remembers what it has been shown, by a short hash that ignores case and spacing."""
 
+    KEY_BYTES = 8
+
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
 
     def is_new(self, text: str) -> bool:
-        key = hashlib.blake2b(" ".join(text.casefold().split()).encode(), digest_size=8).digest()
+        folded = " ".join(text.casefold().split()).encode()
+        key = hashlib.blake2b(folded, digest_size=self.KEY_BYTES).digest()
         if key in self._seen:
             return False
         self._seen.add(key)
         return True
+
+    def to_bytes(self) -> bytes:
+        """The hashes of everything seen, for a run that goes on from here."""
+        return b"".join(sorted(self._seen))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Deduplicator":
+        seen = cls()
+        step = cls.KEY_BYTES
+        seen._seen = {data[i : i + step] for i in range(0, len(data), step)}
+        return seen
 
 
 def clean_prose(text: str, language: str, seen: Deduplicator) -> str:

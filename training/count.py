@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from training.files import DEFAULT_WORK, PACKAGE, finished
 from training.sources import LANGUAGES
+from training.tokenizer import begin_and_end
 
 LEAST_TOKENS = 1_000_000
 
@@ -29,6 +30,7 @@ def count(stream: NDArray[np.uint16], vocab_size: int, begin: int, end: int) -> 
 
 
 def main() -> None:
+    """Count every language and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
     parser.add_argument(
@@ -47,13 +49,14 @@ def main() -> None:
         stream = np.load(work / "tokens" / f"{language}-train.npy", mmap_mode="r")
         if stream.size < LEAST_TOKENS:
             raise SystemExit(f"{language}: {stream.size} tokens, at least {LEAST_TOKENS} needed")
-        ends = (tokenizer.token_to_id("<|BOS|>"), tokenizer.token_to_id("<|EOS|>"))
-        tables[language] = count(stream, tokenizer.get_vocab_size(), *ends)
+        tables[language] = count(stream, tokenizer.get_vocab_size(), *begin_and_end(tokenizer))
         metadata[f"{language}_tokens"] = str(int(tables[language].sum()))
         metadata[f"{language}_sources"] = ", ".join(
             sorted(key.split("/")[1] for key in manifest if key.startswith(language))
         )
-        print(f"{language:8} {tables[language].sum():10} tokens, {(tables[language] > 0).sum()} used")
+        print(
+            f"{language:8} {tables[language].sum():10} tokens, {(tables[language] > 0).sum()} used"
+        )
     with finished(arguments.to) as temporary:
         save_file(tables, temporary, metadata=metadata)
 

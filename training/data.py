@@ -28,9 +28,7 @@ class Streams:
         """
         rng = np.random.default_rng([seed, step])
         rows = []
-        for stream, number in zip(
-            self.streams, rng.multinomial(windows, self.shares), strict=True
-        ):
+        for stream, number in zip(self.streams, rng.multinomial(windows, self.shares), strict=True):
             starts = rng.integers(0, stream.size - (context - 1) + 1, size=number)
             rows.append(stream[starts[:, None] + np.arange(context - 1)])
         return with_begin(np.concatenate(rows), self.begin)

@@ -9,26 +9,28 @@ import argparse
 import json
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from longshot.models.gelu import GeluTransformer
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from longshot.models.gelu import GeluTransformer
 from training.card import write_card
 from training.data import heldout_windows
 from training.files import DEFAULT_WORK, PACKAGE, write_json
-from training.sources import LANGUAGES
+from training.sources import LANGUAGES, Language
+from training.tokenizer import begin_and_end
 from training.train import DEPTHS, mini_config
 
 WINDOWS = 2000  # of each language, or all there are
 BATCH = 50
-PROMPTS = {
+PROMPTS: dict[Language, str] = {
     "english": "The people of the United States",
     "python": "def __init__(self, name):\n",
     "spanish": "Y dijo el rey a los hijos de",
@@ -56,7 +58,7 @@ class Mean:
 def window_losses(model: GeluTransformer, windows: Tensor) -> Tensor:
     """The mean loss of each window, in nats a token."""
     losses = []
-    for batch in windows.split(BATCH):
+    for batch in torch.split(windows, BATCH):
         logits = model.logits(batch[:, :-1])
         each = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="none")
         losses.append(each.view(len(batch), -1).double().mean(1))
@@ -88,7 +90,7 @@ def load_trained(work: Path, name: str, vocab_size: int) -> GeluTransformer:
 def evaluate(work: Path) -> dict[str, Any]:
     """Losses by model and language, differences of neighbouring depths, and samples."""
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-    begin, end = tokenizer.token_to_id("<|BOS|>"), tokenizer.token_to_id("<|EOS|>")
+    begin, end = begin_and_end(tokenizer)
     names = sorted(DEPTHS, key=lambda name: DEPTHS[name])
     models = {name: load_trained(work, name, tokenizer.get_vocab_size()) for name in names}
     losses: dict[str, dict[str, Tensor]] = {name: {} for name in names}
@@ -114,7 +116,7 @@ def evaluate(work: Path) -> dict[str, Any]:
                 language: Mean.of(losses[shallow][language] - losses[deep][language])
                 for language in LANGUAGES
             }
-            for shallow, deep in zip(names, names[1:], strict=False)
+            for shallow, deep in pairwise(names)
         },
         "samples": samples,
         "training": {
@@ -133,6 +135,7 @@ def falls_with_depth(result: dict[str, Any], errors: float = 3.0) -> bool:
 
 
 def main() -> None:
+    """Evaluate, write the card, and fail if depth did not help."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
     parser.add_argument("--card", type=Path, default=PACKAGE / "models" / "zoo" / "README.md")

@@ -14,13 +14,12 @@ from pathlib import Path
 
 Extractor = Callable[[Path, str], Iterator[str]]
 
-_BLOCKS = frozenset(
-    "p li dd dt h1 h2 h3 h4 h5 h6 div td th tr table section article blockquote caption".split()
-)
-_SKIPPED = frozenset(
-    "script style head header footer nav aside pre button svg math select textarea".split()
-)
-_VOID = frozenset("br hr img input link meta col wbr area base source".split())
+_BLOCK_TAGS = "p li dd dt h1 h2 h3 h4 h5 h6 div td th tr table section article blockquote caption"
+_SKIPPED_TAGS = "script style head header footer nav aside pre button svg math select textarea"
+_VOID_TAGS = "br hr img input link meta col wbr area base source"
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
+_SKIPPED = frozenset(_SKIPPED_TAGS.split())
+_VOID = frozenset(_VOID_TAGS.split())
 
 
 class _Paragraphs(HTMLParser):

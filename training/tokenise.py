@@ -43,6 +43,7 @@ def read_split(text: Path, language: Language) -> tuple[list[str], list[str]]:
 
 
 def main() -> None:
+    """Encode what is not encoded yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
     work: Path = parser.parse_args().work.expanduser()

@@ -89,6 +89,14 @@ def train(texts: Iterator[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
     return tokenizer
 
 
+def begin_and_end(tokenizer: Tokenizer) -> tuple[int, int]:
+    """The ids of BOS and EOS."""
+    begin, end = tokenizer.token_to_id("<|BOS|>"), tokenizer.token_to_id("<|EOS|>")
+    if begin is None or end is None:
+        raise ValueError("the tokenizer has no <|BOS|> or no <|EOS|>")
+    return begin, end
+
+
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """The text of every ordinary token."""
     size = tokenizer.get_vocab_size()
@@ -138,6 +146,7 @@ def check(tokenizer: Tokenizer, vocab_size: int = VOCAB_SIZE) -> list[str]:
 
 
 def main() -> None:
+    """Train unless it is done; print what the vocabulary has and lacks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
     work: Path = parser.parse_args().work.expanduser()

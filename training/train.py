@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from longshot.models.gelu import GeluConfig, GeluTransformer
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from longshot.models.gelu import GeluConfig, GeluTransformer
 from training.data import Streams, load_streams
 from training.files import DEFAULT_WORK, finished, write_json
 from training.loss import mean_cross_entropy
+from training.tokenizer import begin_and_end
 
 DEPTHS = {"mini-1l": 1, "mini-2l": 2, "mini-4l": 4}
 
@@ -29,9 +30,9 @@ DEPTHS = {"mini-1l": 1, "mini-2l": 2, "mini-4l": 4}
 class Settings:
     """All that decides the weights, beside the data and the sizes of the network."""
 
-    steps: int = 5000
+    steps: int = 3600  # 29 million tokens
     windows: int = 128
-    peak_rate: float = 4e-3
+    peak_rate: float = 6e-3
     final_share: float = 0.02
     warm_up: int = 200
     decay: float = 0.01
@@ -176,6 +177,7 @@ class ProgressLines:
 
 
 def main() -> None:
+    """Train the model that was named, unless its weights are there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=sorted(DEPTHS))
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
@@ -193,7 +195,7 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
     config = mini_config(arguments.name, tokenizer.get_vocab_size())
     settings = Settings(steps=arguments.steps, peak_rate=arguments.rate)
-    streams = load_streams(work, tokenizer.token_to_id("<|BOS|>"))
+    streams = load_streams(work, begin_and_end(tokenizer)[0])
     tokens_a_step = settings.windows * (config.context - 1)
     model = train(
         config,

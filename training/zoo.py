@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from longshot.models.gelu import GeluConfig
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
+from longshot.models.gelu import GeluConfig
 from training import tokenizer as vocabulary
 from training.files import DEFAULT_WORK, PACKAGE, finished, write_json
 from training.train import DEPTHS, mini_config
@@ -42,6 +42,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def main() -> None:
+    """Check the tokenizer and copy what is finished."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=DEFAULT_WORK)
     parser.add_argument("--to", type=Path, default=PACKAGE / "models" / "zoo")

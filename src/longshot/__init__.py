@@ -1,1 +1,29 @@
 """How likely is your language model's unlikeliest output?"""
+
+from longshot.api import estimate, estimate_many
+from longshot.errors import LongshotError
+from longshot.estimate import Cost, Estimate, Job, Problem, Witness
+from longshot.events import Event, TokenIn, TokenIs
+from longshot.inputs import ProductInputs, load_inputs
+from longshot.methods import METHODS, Method
+from longshot.models import Model, load_model
+
+__all__ = [
+    "METHODS",
+    "Cost",
+    "Estimate",
+    "Event",
+    "Job",
+    "LongshotError",
+    "Method",
+    "Model",
+    "Problem",
+    "ProductInputs",
+    "TokenIn",
+    "TokenIs",
+    "Witness",
+    "estimate",
+    "estimate_many",
+    "load_inputs",
+    "load_model",
+]

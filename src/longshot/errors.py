@@ -19,3 +19,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> LongshotError:
     else:
         hint = f"known: {', '.join(known)}."
     return LongshotError(f"There is no {kind} named {name!r}; {hint}")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of another library's message, or the error's type where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -77,7 +77,8 @@ class ProductInputs:
     def sample(self, n: int, generator: torch.Generator) -> Int64[Tensor, "n length"]:
         """`n` independent inputs."""
         tokens = torch.stack([d.support[0] for d in self.positions]).repeat(n, 1)
-        for block in tokens.split(_ROWS_PER_BLOCK):
+        for start in range(0, n, _ROWS_PER_BLOCK):
+            block = tokens[start : start + _ROWS_PER_BLOCK]
             for distribution, positions in self.groups:
                 drawn = distribution.sample(len(block) * len(positions), generator)
                 values = distribution.support.index_select(0, drawn).view(len(block), -1)

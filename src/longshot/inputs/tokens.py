@@ -79,7 +79,10 @@ class TokenDistribution:
     def sample(self, n: int, generator: torch.Generator) -> Int64[Tensor, "*batch n"]:
         """`n` independent draws from each distribution, as indices into the support."""
         shape = (*self.log_probs.shape[:-1], n)
-        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+        return self.invert(torch.rand(shape, generator=generator, dtype=torch.float64))
+
+    def invert(self, uniform: Float64[Tensor, "*batch n"]) -> Int64[Tensor, "*batch n"]:
+        """The index at which the cumulative distribution passes each number of [0, 1)."""
         return torch.searchsorted(self._cumulative, uniform, right=True)
 
     def index_of(self, tokens: Int[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
@@ -102,7 +105,7 @@ class TokenDistribution:
     @property
     def entropy(self) -> Float64[Tensor, "*batch"]:
         """In nats."""
-        return torch.special.entr(self.probabilities).sum(dim=-1)
+        return -torch.xlogy(self.probabilities, self.probabilities).sum(dim=-1)
 
     @cached_property
     def _cumulative(self) -> Float64[Tensor, "*batch size"]:

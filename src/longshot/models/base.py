@@ -20,6 +20,7 @@ from torch import Tensor
 from longshot.models.tokenizer import Tokenizer
 
 
+@runtime_checkable
 class Network(Protocol):
     """A causal language model seen from its last position."""
 
@@ -37,6 +38,9 @@ class Network(Protocol):
 
     def macs(self, positions: int, prefix: int = 0) -> int:
         """Multiply-accumulates of one `activation`, or of one leaf behind a cached prefix."""
+
+    def backward_macs(self, positions: int) -> int:
+        """Multiply-accumulates of the gradient of one `activation`, the forward pass apart."""
 
 
 @runtime_checkable
@@ -78,6 +82,11 @@ class Model:
     @cached_property
     def unembedding(self) -> Float[Tensor, "width vocab"]:
         return self.network.unembedding.detach()
+
+    @cached_property
+    def unembedding_rows(self) -> Float[Tensor, "vocab width"]:
+        """The unembedding with a token's weights side by side, for gathering a few tokens."""
+        return self.unembedding.mT.contiguous()
 
     @cached_property
     def unembedding_bias(self) -> Float[Tensor, " vocab"]:

@@ -15,22 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from longshot.errors import LongshotError, unknown_name
+from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.models.base import Model
 from longshot.models.gelu import GeluConfig, GeluTransformer
+from longshot.models.hub import HUB, from_hub, hub_file
 from longshot.models.tokenizer import Tokenizer
 from longshot.models.transformer_lens import convert_config, convert_state
 
 ZOO = Path(__file__).parent / "zoo"
 ZOO_NAMES = ("mini-1l", "mini-2l", "mini-4l")
-TOKENIZER_REPOSITORY = "NeelNanda/gpt-neox-tokenizer-digits"
-HUB = {f"gelu-{n}l": f"NeelNanda/GELU_{n}L512W_C4_Code" for n in (1, 2, 3, 4)} | {
-    f"attn-only-{n}l": f"NeelNanda/Attn_Only_{n}L512W_C4_Code" for n in (1, 2, 3, 4)
-}
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LARGEST = 2**20  # a size beyond this in a config is a mistake, not a model
 
 
@@ -52,7 +49,9 @@ def available() -> list[ModelInfo]:
     for name in ZOO_NAMES:
         raw = _read_json(ZOO / name / "config.json")
         c = _sizes(raw, ZOO / name / "config.json")
-        rows.append(ModelInfo(name, c.layers, c.width, c.vocab_size, raw["licence"], "shipped"))
+        rows.append(
+            ModelInfo(name, c.layers, c.width, c.vocab_size, str(raw["licence"]), "shipped")
+        )
     for name, repository in HUB.items():
         rows.append(ModelInfo(name, int(name[-2]), 512, 48262, "MIT", f"hub: {repository}"))
     return rows
@@ -76,14 +75,18 @@ def load_model(
     if name in ZOO_NAMES:
         return _load(ZOO / name, name, "shipped", ZOO / "tokenizer.json", device, dtype)
     if base in HUB:
-        folder, tokenizer = _from_hub(base, revision or None)
+        folder, tokenizer = from_hub(base, revision or None)
         return _load(folder, base, f"hub: {HUB[base]}@{folder.name}", tokenizer, device, dtype)
-    path = Path(name_or_path).expanduser()
-    if path.exists():
+    try:
+        path = Path(name_or_path).expanduser()
+        exists = path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such ~user
+        raise LongshotError(f"{name!r} is neither a model's name nor a path: {error}.") from error
+    if exists:
         return _load(path, path.stem, str(path.resolve()), None, device, dtype)
     if "/" in name or path.suffix:
         raise LongshotError(f"There is no model file or folder at {path}.")
-    raise unknown_name("model", name, [*ZOO_NAMES, *HUB])
+    raise unknown_name("model", base, [*ZOO_NAMES, *HUB])
 
 
 def _load(
@@ -113,13 +116,21 @@ def _load(
     network = _build(config, state, weights)
     try:
         network.to(device=device, dtype=dtype)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise LongshotError(f"The device {device!s} cannot be used: {reason}") from error
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise LongshotError(
+            f"The model cannot be placed on {device!s} as {dtype}: {first_line(error)}"
+        ) from error
+    tokenizer = tokenizer or _tokenizer_file(folder, raw)
+    words = Tokenizer.from_file(tokenizer)
+    if words.largest_id >= config.vocab_size:
+        raise LongshotError(
+            f"{tokenizer} has a token {words.largest_id}, but the model's vocabulary is "
+            f"{config.vocab_size}: it belongs to another model."
+        )
     return Model(
         name=name,
         network=network,
-        tokenizer=Tokenizer.from_file(tokenizer or _tokenizer_file(folder, raw)),
+        tokenizer=words,
         context=config.context,
         source=source,
         licence=str(raw.get("licence", "unknown")),
@@ -131,7 +142,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LongshotError(f"There is no {path.name} in {path.parent}.") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # bytes, JSON, endless digits or depth
         raise LongshotError(f"{path} cannot be read as JSON: {error}.") from error
     if not isinstance(raw, dict):
         raise LongshotError(f"{path} must hold a JSON object.")
@@ -153,7 +164,12 @@ def _sizes(raw: Mapping[str, Any], where: Path) -> GeluConfig:
         if not valid:
             raise LongshotError(f"{where}: {name} is {value!r}, which is no valid size.")
         values[name] = value
-    return GeluConfig(**values)
+    config = GeluConfig(**values)
+    if config.heads * config.head_width > LARGEST:
+        raise LongshotError(
+            f"{where}: {config.heads} heads of {config.head_width} are more than any model has."
+        )
+    return config
 
 
 def _weights_file(folder: Path) -> Path:
@@ -167,23 +183,43 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, as data: nothing in it is ever executed."""
     try:
         if path.suffix == ".safetensors":
-            return dict(load_file(path))
-        state = torch.load(path, map_location="cpu", weights_only=True)
+            state: Any = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise LongshotError(
             f"{path} holds more than tensors (or is damaged) and was refused unread; "
             "save the state dict alone, or use safetensors."
         ) from error
-    except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise LongshotError(f"{path} is damaged or no weights file: {reason}") from error
+    except Exception as error:  # a damaged file can raise almost anything out of either reader
+        raise LongshotError(f"{path} is damaged or no weights file: {first_line(error)}") from error
     if not isinstance(state, dict):
         raise LongshotError(f"{path} holds a {type(state).__name__}, not a state dict.")
-    return {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
+    tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
+    for name, tensor in tensors.items():
+        if not _is_plain(tensor):
+            raise LongshotError(f"{path}: {name} is not a plain dense tensor.")
+    return tensors
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Dense, in memory, and with a number of its own for each entry.
+
+    A view that repeats one stored number could otherwise claim any size at all.
+    """
+    return (
+        tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    )
 
 
 def _build(config: GeluConfig, state: Mapping[str, Tensor], where: Path) -> GeluTransformer:
     """A network with `state` in it, after every tensor's name, shape and values are checked."""
+    if config.layers > len(state):
+        raise LongshotError(
+            f"{where} has {len(state)} tensors, too few for {config.layers} layers."
+        )
     with torch.device("meta"):  # nothing is allocated for sizes that the file does not bear out
         network = GeluTransformer(config)
     expected = network.state_dict()
@@ -197,7 +233,7 @@ def _build(config: GeluConfig, state: Mapping[str, Tensor], where: Path) -> Gelu
                 f"{where}: {name} has shape {tuple(tensor.shape)}, "
                 f"but the config asks for {tuple(expected[name].shape)}."
             )
-        if not tensor.is_floating_point():
+        if tensor.dtype not in DTYPES:
             raise LongshotError(f"{where}: {name} is of type {tensor.dtype}, not floating point.")
         if not torch.isfinite(tensor).all():
             raise LongshotError(f"{where}: {name} contains NaN or infinity.")
@@ -210,30 +246,5 @@ def _tokenizer_file(folder: Path, raw: Mapping[str, Any]) -> Path:
     if (folder / "tokenizer.json").is_file():
         return folder / "tokenizer.json"
     if name := raw.get("tokenizer_name"):
-        return _hub_file(str(name), "tokenizer.json", None)
+        return hub_file(str(name), "tokenizer.json", None)
     raise LongshotError(f"{folder} has no tokenizer.json and its config names no tokenizer.")
-
-
-def _from_hub(name: str, revision: str | None) -> tuple[Path, Path]:
-    """The folder of a hub model's files and its tokenizer's path, downloaded if need be."""
-    config = _hub_file(HUB[name], "config.json", revision)
-    commit = config.parent.name
-    _hub_file(HUB[name], "model_final.pth", commit)
-    return config.parent, _hub_file(TOKENIZER_REPOSITORY, "tokenizer.json", None)
-
-
-def _hub_file(repository: str, file: str, revision: str | None) -> Path:
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-
-    cached = try_to_load_from_cache(repository, file, revision=revision)
-    if isinstance(cached, str):
-        return Path(cached)
-    try:
-        return Path(hf_hub_download(repository, file, revision=revision))
-    except Exception as error:  # the hub client's errors have no common base
-        reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
-        raise LongshotError(
-            f"{file} of {repository} could not be fetched from the hub ({reason}). Connect to the "
-            "network, or give the path of a folder that holds config.json, model_final.pth and "
-            "tokenizer.json."
-        ) from error

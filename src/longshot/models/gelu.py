@@ -23,6 +23,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear
 
+from longshot.errors import LongshotError
+
 
 @dataclass(frozen=True)
 class GeluConfig:
@@ -167,7 +169,8 @@ class GeluTransformer(nn.Module):
     def initialise(self, generator: torch.Generator) -> None:
         """Draw every matrix from N(0, 1/fan-in), residual writes smaller with depth."""
         for name, parameter in self.named_parameters():
-            if parameter.ndim < 2:
+            if parameter.ndim < 2:  # torch has filled the biases from its global generator
+                parameter.fill_(1 if "norm" in name and name.endswith("weight") else 0)
                 continue
             scale = 1 / math.sqrt(self.config.width)
             if name in ("embedding", "positions"):
@@ -230,8 +233,19 @@ class GeluTransformer(nn.Module):
         last = dense + mixing + positions * 2 * c.width * inner
         return (c.layers - 1) * full + last
 
+    def backward_macs(self, positions: int) -> int:
+        """Those of the gradient: as many again, and attention's two products twice."""
+        c = self.config
+        mixing = 2 * c.heads * c.head_width * positions
+        return self.macs(positions) + mixing * (positions * (c.layers - 1) + 1)
+
     def _embed(self, embedded: Tensor, start: int) -> Tensor:
-        return embedded + self.positions[start : start + embedded.shape[-2]]
+        end = start + embedded.shape[-2]
+        if end > self.config.context:  # a short slice of positions would broadcast in silence
+            raise LongshotError(
+                f"The input has {end} tokens, but the model's context is {self.config.context}."
+            )
+        return embedded + self.positions[start:end]
 
     def _last(self, x: Tensor, past: KeysValues | None) -> Tensor:
         out: Tensor = self.norm_final(self.blocks[-1](x, past, last_only=True)[:, 0])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tokenizers
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, first_line
 
 
 def _byte_of_character() -> dict[str, int]:
@@ -35,11 +35,17 @@ class Tokenizer:
         try:
             return cls(tokenizers.Tokenizer.from_file(str(path)))
         except Exception as error:  # the library raises bare Exception for every fault
-            raise LongshotError(f"{path} is not a tokenizer file: {error}.") from error
+            raise LongshotError(f"{path} is not a tokenizer file: {first_line(error)}.") from error
 
     @property
     def vocab_size(self) -> int:
         return self.backend.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def largest_id(self) -> int:
+        """The largest id of an ordinary token; special ones may lie past a model's vocabulary."""
+        ids = self.backend.get_vocab(with_added_tokens=True).values()
+        return max((token for token in ids if token not in self.special_ids), default=-1)
 
     @property
     def bos(self) -> int:
@@ -58,7 +64,10 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, with no special token added."""
-        ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
+        try:
+            ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
+        except TypeError:  # half a surrogate pair, as from a command line that is not UTF-8
+            raise LongshotError(f"{text!r} is not Unicode text.") from None
         return ids
 
     def decode(self, ids: list[int]) -> str:
@@ -84,8 +93,10 @@ class Tokenizer:
 
     def show(self, token: int) -> str:
         """A token as a person would read it in a table: its text quoted, or its raw name."""
-        text = self.texts[token]
-        return repr(text) if text is not None else str(self.backend.id_to_token(token))
+        text = self.texts[token] if token < len(self.texts) else None
+        if text is not None:
+            return repr(text)
+        return self.backend.id_to_token(token) or f"<token {token}>"  # a model may have more ids
 
     def single(self, text: str) -> int:
         """The id of the one token that spells `text`."""

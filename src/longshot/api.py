@@ -1,0 +1,68 @@
+"""The public verbs, over all of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from longshot.errors import LongshotError
+from longshot.estimate import Estimate, Job, Progress
+from longshot.events import EventLike, as_event
+from longshot.inputs import ProductInputs, load_inputs
+from longshot.methods import Method, make_method
+from longshot.models import Model, load_model
+
+
+def estimate(
+    model: str | Path | Model,
+    inputs: str | Path | ProductInputs,
+    event: EventLike,
+    *,
+    method: str | Method = "itgis",
+    budget: int = 2**12,
+    seed: int = 0,
+    progress: Progress = lambda share: None,
+    **settings: Any,
+) -> Estimate:
+    """How likely is `event` when `model` reads `inputs`?
+
+    `event` is the text of a token, its id, several of these as a set, or an event. `settings` are
+    those of the method, such as `temperature`.
+    """
+    (answer,) = estimate_many(
+        model,
+        inputs,
+        [event],
+        method=method,
+        budget=budget,
+        seed=seed,
+        progress=progress,
+        **settings,
+    )
+    return answer
+
+
+def estimate_many(
+    model: str | Path | Model,
+    inputs: str | Path | ProductInputs,
+    events: Iterable[EventLike],
+    *,
+    method: str | Method = "itgis",
+    budget: int = 2**12,
+    seed: int = 0,
+    progress: Progress = lambda share: None,
+    **settings: Any,
+) -> list[Estimate]:
+    """The same for several events at once: faster than one by one, with equal numbers."""
+    if budget < 1:
+        raise LongshotError(f"The budget is a number of model calls, not {budget}.")
+    chosen = make_method(method, **settings)
+    language_model = load_model(model)
+    if not isinstance(inputs, ProductInputs):
+        inputs = load_inputs(inputs, language_model)
+    wanted = tuple(as_event(event, language_model) for event in events)
+    if not wanted:
+        return []
+    job = Job(language_model, inputs, wanted, int(budget), int(seed), progress)
+    return chosen.estimate(job)

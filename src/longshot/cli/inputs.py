@@ -1,0 +1,158 @@
+"""`longshot inputs`: the distributions, and what one of them looks like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from longshot.cli.app import app, console
+from longshot.errors import LongshotError
+from longshot.inputs import CATALOGUE, PositionSummary, ProductInputs, load_inputs
+from longshot.models import Tokenizer, load_model
+
+ModelOption = Annotated[str, typer.Option(help="The model whose tokens the inputs are made of.")]
+CorpusOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Text to count token frequencies in: FILE, LANGUAGE=FILE, hf-dataset:REPOSITORY:"
+        "CONFIGURATION, or 'paper'; may be given several times."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+inputs_app = typer.Typer(invoke_without_command=True)
+app.add_typer(inputs_app, name="inputs")
+
+
+@inputs_app.callback()
+def list_inputs(
+    context: typer.Context,
+    model: ModelOption = "mini-2l",
+    corpus: CorpusOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the distributions of inputs; `longshot inputs show NAME` draws from one.
+
+    Example: [bold]longshot inputs --model mini-4l[/]
+    """
+    if context.invoked_subcommand:
+        return
+    language_model = load_model(model)
+    table = Table("name", "what it is", "tokens", "random", title=f"inputs for {model}")
+    rows: list[dict[str, object]] = []
+    for name, entry in CATALOGUE.items():
+        row: dict[str, object] = {"name": name, "summary": entry.summary}
+        try:
+            inputs = load_inputs(name, language_model, corpus)
+        except LongshotError as error:  # one that needs a corpus hides none of the others
+            rows.append(row | {"problem": str(error)})
+            table.add_row(name, Text(f"{entry.summary}\n{error}"), "–", "–")
+        else:
+            free = len(inputs.free_positions)
+            rows.append(row | {"length": inputs.length, "random_positions": free})
+            table.add_row(name, Text(entry.summary), str(inputs.length), str(free))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        console.print(table)
+
+
+@inputs_app.command()
+def show(
+    name: Annotated[str | None, typer.Argument(help="A name from the list.")] = None,
+    model: ModelOption = "mini-2l",
+    file: Annotated[Path | None, typer.Option(help="A template, instead of a name.")] = None,
+    number: Annotated[int, typer.Option("-n", min=0, help="How many inputs to draw.")] = 5,
+    corpus: CorpusOption = None,
+    seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw from a distribution, token by token, and describe each of its positions.
+
+    Example: [bold]longshot inputs show camel --model mini-2l -n 3[/]
+    """
+    if (name is None) == (file is None):
+        raise LongshotError("Give either the name of a distribution or --file with a template.")
+    if file is not None and file.suffix != ".toml":
+        raise LongshotError(f"A template's file name ends in .toml, and {file} does not.")
+    language_model = load_model(model)
+    inputs = load_inputs(name or str(file), language_model, corpus)
+    drawn = inputs.sample(number, torch.Generator().manual_seed(seed)).tolist()
+    summaries = inputs.describe()
+    if as_json:
+        typer.echo(_json(inputs, summaries, drawn, language_model.tokenizer))
+        return
+    bits = sum(summary.entropy_bits for summary in summaries)
+    console.print(
+        f"[bold]{inputs.name}[/] for {model}: {inputs.length} tokens, "
+        f"{len(inputs.free_positions)} of them random, {bits:.1f} bits an input\n"
+    )
+    for tokens in drawn:
+        console.print(_coloured(tokens, language_model.tokenizer), soft_wrap=True)
+    console.print(_position_table(summaries, language_model.tokenizer))
+
+
+def _coloured(tokens: list[int], tokenizer: Tokenizer) -> Text:
+    """Tokens on alternating backgrounds, or between bars where there is no colour."""
+    line = Text()
+    for i, token in enumerate(tokens):
+        if console.color_system is None and i:
+            line.append("|")
+        line.append(_visible(token, tokenizer), style=("black on cyan", "black on yellow")[i % 2])
+    return line
+
+
+def _visible(token: int, tokenizer: Tokenizer) -> str:
+    """A token's text on one line: what does not print is escaped."""
+    text = tokenizer.texts[token]
+    if text is None:
+        return tokenizer.show(token)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _position_table(summaries: tuple[PositionSummary, ...], tokenizer: Tokenizer) -> Table:
+    table = Table("position", "support", "entropy (bits)", "most likely tokens")
+    for where, summary in _folded(summaries):
+        if summary.fixed is not None:
+            table.add_row(where, "fixed", "0", Text(tokenizer.show(summary.fixed)))
+            continue
+        shown = (f"{tokenizer.show(token)} {p:.1%}" for token, p in summary.likeliest)
+        table.add_row(
+            where, str(summary.size), f"{summary.entropy_bits:.2f}", Text("  ".join(shown))
+        )
+    return table
+
+
+def _folded(summaries: tuple[PositionSummary, ...]) -> Iterator[tuple[str, PositionSummary]]:
+    """Runs of positions that are described alike, each as one line."""
+    for _, run in groupby(summaries, key=lambda s: (s.size, s.entropy_bits, s.likeliest)):
+        first, *rest = run
+        yield f"{first.position}–{rest[-1].position}" if rest else str(first.position), first
+
+
+def _json(
+    inputs: ProductInputs,
+    summaries: tuple[PositionSummary, ...],
+    drawn: list[list[int]],
+    tokenizer: Tokenizer,
+) -> str:
+    return json.dumps(
+        {
+            "name": inputs.name,
+            "fingerprint": inputs.fingerprint,
+            "length": inputs.length,
+            "free_positions": inputs.free_positions,
+            "positions": [asdict(summary) for summary in summaries],
+            "samples": [{"tokens": tokens, "text": tokenizer.decode(tokens)} for tokens in drawn],
+        },
+        indent=2,
+    )

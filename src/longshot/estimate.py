@@ -1,0 +1,184 @@
+"""The question, what an answer cost, and the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from longshot.events import Event
+from longshot.inputs import ProductInputs
+from longshot.models import Model
+from longshot.numerics import derived_generator
+
+Progress = Callable[[float], None]
+"""Called with the share of the work that is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is asked: how likely is `event` when `model` reads `inputs`?"""
+
+    model: Model
+    inputs: ProductInputs
+    event: Event
+
+
+@dataclass(frozen=True)
+class Job:
+    """The same question of several events, with what may be spent on each.
+
+    `budget` is a number of forward calls for each event, burn-in included; a stage that all events
+    share spends it once.
+    """
+
+    model: Model
+    inputs: ProductInputs
+    events: tuple[Event, ...]
+    budget: int
+    seed: int = 0
+    progress: Progress = lambda share: None
+
+    def parts(self, most: int) -> Iterator[Job]:
+        """The job in pieces of at most `most` events, each with its share of the progress."""
+        total = len(self.events)
+        for start in range(0, total, most):
+            events = self.events[start : start + most]
+            begun, share = start / total, len(events) / total
+
+            def report(done: float, begun: float = begun, share: float = share) -> None:
+                self.progress(begun + share * done)
+
+            yield replace(self, events=events, progress=report)
+
+    def generator(self, method: str, event: Event) -> torch.Generator:
+        """The randomness of one event under one method, whatever runs beside it."""
+        return self._derived(method, event.key)
+
+    def shared_generator(self, stage: str) -> torch.Generator:
+        """The randomness of what all events share."""
+        return self._derived("shared", stage)
+
+    def _derived(self, *parts: str) -> torch.Generator:
+        return derived_generator(self.seed, self.model.fingerprint, self.inputs.fingerprint, *parts)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Model calls, multiply-accumulates of model and unembedding, and wall time."""
+
+    forwards: int = 0
+    backwards: int = 0
+    macs: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+
+
+@dataclass(frozen=True)
+class Witness:
+    """An input that produces the target."""
+
+    tokens: tuple[int, ...]
+    text: str
+    log_prob: float
+    """Of the input under the input distribution."""
+    gap: float
+    """The target's logit minus its best rival's."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One method's answer to one problem.
+
+    `log_probability` −inf means that no sample hit, not that the event is impossible. An
+    `interval` of None comes with its reason in `no_interval`.
+    """
+
+    method: str
+    settings: Mapping[str, Any]
+    event: str
+    seed: int
+    budget: int
+    log_probability: float
+    standard_error: float | None = None
+    interval: tuple[float, float] | None = None
+    no_interval: str | None = None
+    samples: int = 0
+    hits: int | None = None
+    effective_sample_size: float | None = None
+    pareto_k: float | None = None
+    acceptance_rate: float | None = None
+    near_ties: int = 0
+    witnesses: tuple[Witness, ...] = ()
+    statistics: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    cost: Cost = Cost()
+    shared_cost: Cost = Cost()
+    """Of the stage that all targets of the run share; spent once, whatever their number."""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.log_probability):
+            raise FloatingPointError(f"{self.method} gave NaN for {self.event}")
+        if (self.interval is None) == (self.no_interval is None):
+            raise ValueError("an estimate has either an interval or the reason why not")
+
+    @cached_property
+    def probability(self) -> float:
+        return math.exp(self.log_probability)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold (−inf as a string) and `from_dict` reads back."""
+        plain = asdict(self)
+        if self.log_probability == -math.inf:
+            plain["log_probability"] = "-inf"
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Estimate:
+        values = dict(plain)
+        values["log_probability"] = float(values["log_probability"])
+        if values["interval"] is not None:
+            low, high = values["interval"]
+            values["interval"] = (low, high)
+        values["witnesses"] = tuple(
+            Witness(**{**witness, "tokens": tuple(witness["tokens"])})
+            for witness in values["witnesses"]
+        )
+        values["warnings"] = tuple(values["warnings"])
+        values["cost"] = Cost(**values["cost"])
+        values["shared_cost"] = Cost(**values["shared_cost"])
+        return cls(**values)
+
+
+WITNESSES = 5
+
+
+def best_witnesses(
+    problem: Problem,
+    found: Sequence[tuple[Int64[Tensor, "hit position"], Float64[Tensor, " hit"]]],
+) -> tuple[Witness, ...]:
+    """A few distinct inputs that produce the target, the most probable first.
+
+    `found` holds inputs that hit, with their gaps, in any number of pieces.
+    """
+    if not found:
+        return ()
+    tokens, gaps = (torch.cat(pieces) for pieces in zip(*found, strict=True))
+    log_prob = problem.inputs.log_prob(tokens)
+    best: dict[tuple[int, ...], Witness] = {}
+    for i in log_prob.argsort(descending=True, stable=True).tolist():
+        row = tokens[i].tolist()
+        if tuple(row) not in best:
+            text = problem.model.tokenizer.decode(row)
+            best[tuple(row)] = Witness(tuple(row), text, float(log_prob[i]), float(gaps[i]))
+        if len(best) == WITNESSES:
+            break
+    return tuple(best.values())

@@ -1,0 +1,63 @@
+"""On which line of a TOML file a key stands, which the parser does not tell."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+_LEXEME = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'  # multi-line strings first: their lines are no keys
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|\#[^\n]*"
+    r"|[\[\]{}=\n]"
+    r"|[^\"'\#\[\]{}=\n]+"
+    r"|.",
+    re.DOTALL,
+)
+
+KeyPath = tuple[str, ...]
+
+
+def key_lines(source: str) -> dict[KeyPath, int]:
+    """The line of every table header and every key outside inline tables, in valid TOML."""
+    lines: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    statement, in_value, depth, line = "", False, 0, 1
+    for match in _LEXEME.finditer(source):
+        lexeme = match[0]
+        if lexeme == "\n" and depth == 0:
+            if statement.lstrip().startswith("["):
+                table = _path(statement)
+                lines.setdefault(table, line)
+            statement, in_value = "", False
+        elif lexeme == "=" and depth == 0 and not in_value:
+            lines[table + _path(f"{statement} = 0")] = line
+            statement, in_value = "", True
+        elif not in_value and not lexeme.startswith("#"):
+            statement += lexeme
+        depth += (lexeme in "[{") - (lexeme in "]}")
+        line += lexeme.count("\n")
+    return lines
+
+
+def line_of(source: str, path: KeyPath) -> int:
+    """The line of a key, or of the nearest thing around it that has one."""
+    lines = key_lines(source + "\n")
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path, 1)
+
+
+def _path(statement: str) -> KeyPath:
+    """The dotted key of a header or an assignment, quotes and blanks taken off."""
+    try:
+        found: object = tomllib.loads(statement)
+    except tomllib.TOMLDecodeError:
+        return ()
+    path: list[str] = []
+    while isinstance(found, dict) and found:
+        key, found = next(iter(found.items()))
+        path.append(key)
+    return tuple(path)

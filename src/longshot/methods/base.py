@@ -1,0 +1,91 @@
+"""What a method is, the registry of them, and the samples that several share.
+
+A method is a small frozen dataclass: its fields are its settings, `estimate` answers a `Job`. Its
+file reads: the formula and its citation, the settings, the step as plain functions, the estimate.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, fields
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from longshot.errors import LongshotError, unknown_name
+from longshot.estimate import Cost, Estimate, Job
+from longshot.evaluate import activations
+
+NO_HIT = "No input produced the target: its probability is below what this budget can see."
+
+
+class Method(Protocol):
+    """An estimator: settings, a name and one verb."""
+
+    name: ClassVar[str]
+
+    def estimate(self, job: Job) -> list[Estimate]:
+        """One estimate for each of the job's events, in order."""
+
+
+METHODS: dict[str, type[Method]] = {}
+M = TypeVar("M", bound=type[Method])
+
+
+def register(method: M) -> M:
+    """Make a method known by its name."""
+    METHODS[method.name] = method
+    return method
+
+
+def make_method(name: str | Method, **settings: Any) -> Method:
+    """The method of a name, with some of its settings changed."""
+    if not isinstance(name, str):
+        return name
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    made = METHODS[name]
+    known = {f.name for f in fields(made)}  # type: ignore[arg-type]
+    for setting in settings:
+        if setting not in known:
+            raise unknown_name(f"setting of {name}", setting, known)
+    return made(**settings)
+
+
+def settings_of(method: Method) -> dict[str, Any]:
+    """A method's settings as plain values."""
+    return asdict(method)  # type: ignore[call-overload, no-any-return]
+
+
+def require_positive(method: Method, **values: float) -> None:
+    """Refuse a setting that must be positive and finite and is not."""
+    for setting, value in values.items():
+        if not 0 < value < float("inf"):
+            raise LongshotError(f"{method.name}: {setting} must be positive, not {value}.")
+
+
+class Clock:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+
+class Activations:
+    """Plain samples with their activations, which serve every target of a job."""
+
+    tokens: Int[Tensor, "sample position"]
+    values: Float[Tensor, "sample width"]
+    cost: Cost
+
+    def __init__(self, job: Job, samples: int) -> None:
+        clock = Clock()
+        self.tokens = job.inputs.sample(samples, job.shared_generator("activations"))
+        self.values = activations(job.model, self.tokens)
+        macs = samples * job.model.network.macs(job.inputs.length)
+        self.cost = Cost(forwards=samples, macs=macs, seconds=clock.seconds)

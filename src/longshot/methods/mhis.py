@@ -1,0 +1,290 @@
+"""Metropolis–Hastings Importance Sampling (Wu and Hilton 2024, Algorithm 2, its weight corrected).
+
+Chains walk through input space with the stationary law
+
+    q(x) = p(x)·exp(M_t(x)/T)/Z.
+
+A step takes a position i among the free ones and proposes its new token from
+
+    φ_x(y) ∝ p_i(y)·exp(g_i(x)·W_E[y]/T),       g_i(x) = ∇ M_t(x) with respect to the embedding,
+
+and accepts with probability min(1, r),
+
+    r = p_i(x'_i)/p_i(x_i) · exp((M_t(x') − M_t(x))/T) · φ_x'(x_i)/φ_x(x'_i).
+
+With p/q = Z·exp(−M_t/T) and 1/Z = E_q exp(−M_t/T), the estimate over the states after burn-in is
+the self-normalised ratio
+
+    p̂ = Σ_j w_j·1[M(x_j) = t] / Σ_j w_j,        w_j = exp(−M_t(x_j)/T):
+
+consistent, with a bias of order 1/n. (The paper prints the weight inverted.)
+
+All chains of all targets move at the same position in the same step. Every one-position kernel
+leaves q invariant, so a stationary chain has the law q after any sequence of positions; given the
+sequence the chains are independent, and the spread between them gives the standard error. Each
+proposal costs one forward and one backward pass: the current state keeps its gradient at all
+positions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int64
+from torch import Tensor
+
+from longshot.errors import LongshotError
+from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
+from longshot.evaluate import Evaluation, Evaluator
+from longshot.events import Score
+from longshot.inputs import TokenDistribution
+from longshot.methods.base import NO_HIT, Clock, register, require_positive, settings_of
+from longshot.numerics import (
+    autocorrelated_size,
+    effective_sample_size,
+    log_interval,
+    pareto_k,
+    r_hat,
+)
+
+ROWS = 1024  # chains in hand at once
+
+
+@register
+@dataclass(frozen=True)
+class MHIS:
+    """Importance sampling from a random walk that climbs the target's logit."""
+
+    name: ClassVar[str] = "mhis"
+    temperature: float = 1.0
+    chains: int | None = None
+    """Unless given, such that each chain makes 96 steps for every chain there is: 8 chains at
+    1.5·2^12 calls, 32 at 1.5·2^16, as in the paper."""
+    burn_in: float = 1 / 3
+    """The share of each chain's steps that is left out."""
+    score: Score = "logit"
+
+    def __post_init__(self) -> None:
+        require_positive(self, temperature=self.temperature, chains=self.chains or 1)
+        if not 0 <= self.burn_in < 1:
+            raise LongshotError(f"mhis: burn_in is a share below 1, not {self.burn_in}.")
+
+    def estimate(self, job: Job) -> list[Estimate]:
+        chains = self.chains or max(2, math.isqrt(job.budget // 96))
+        steps = job.budget // chains - 1  # the first call is the starting state's
+        if steps < 2:
+            raise LongshotError(f"mhis: {job.budget} calls are too few for {chains} chains.")
+        burn_in = int(steps * self.burn_in)
+        free = torch.tensor(job.inputs.free_positions or (0,))
+        scan = free[torch.randint(len(free), (steps,), generator=job.shared_generator("mhis"))]
+        estimates = []
+        for part in job.parts(max(1, ROWS // chains)):
+            clock, walk = Clock(), Walk(part, self, chains)
+            for step, position in enumerate(scan.tolist()):
+                walk.move(position)
+                if step >= burn_in:
+                    walk.record()
+                part.progress((step + 1) / steps)
+            seconds = clock.seconds / len(part.events)
+            estimates += [walk.answer(i, steps, seconds) for i in range(len(part.events))]
+        return estimates
+
+
+def proposal(
+    p: TokenDistribution,
+    embedding: Float64[Tensor, "support width"],
+    slope: Float[Tensor, "target chain width"],
+    temperature: float,
+) -> TokenDistribution:
+    """φ for each chain, from the gradient at the position that moves."""
+    rows = embedding.mT.expand(len(slope), -1, -1)
+    return p.tilt(torch.bmm(slope.double(), rows), temperature)
+
+
+def log_acceptance(
+    p: TokenDistribution,
+    forward: TokenDistribution,
+    backward: TokenDistribution,
+    old: Int64[Tensor, "target chain"],
+    new: Int64[Tensor, "target chain"],
+    climb: Float64[Tensor, "target chain"],
+) -> Float64[Tensor, "target chain"]:
+    """log r of moving from index `old` to `new`; `climb` is (M_t(x') − M_t(x))/T."""
+    there = forward.log_probs.gather(2, new[..., None])[..., 0]
+    back = backward.log_probs.gather(2, old[..., None])[..., 0]
+    return p.log_probs[new] - p.log_probs[old] + climb + back - there
+
+
+class State(NamedTuple):
+    """Where the chains are: all that the next step needs."""
+
+    tokens: Int64[Tensor, "target chain position"]
+    score: Float64[Tensor, "target chain"]
+    gradient: Float[Tensor, "target chain position width"]
+    activation: Float[Tensor, "target chain width"]
+
+
+class Walk:
+    """The chains of all targets of a job; each target draws from its own generator."""
+
+    def __init__(self, job: Job, settings: MHIS, chains: int) -> None:
+        self.job, self.settings, self.chains = job, settings, chains
+        self.evaluator = Evaluator(job.model, job.events, settings.score)
+        self.generators = [job.generator(settings.name, event) for event in job.events]
+        self.owner = torch.arange(len(job.events)).repeat_interleave(chains)
+        self.embedding = {
+            group.distribution: job.model.embedding[group.distribution.support].double()
+            for group in job.inputs.groups
+        }
+        self.state = self._at(torch.stack([job.inputs.sample(chains, g) for g in self.generators]))
+        self.accepted = torch.zeros(len(job.events), dtype=torch.int64)
+        self.gap: Float64[Tensor, "target chain"] | None = None
+        self.stale = torch.ones(len(job.events), chains, dtype=torch.bool)
+        self.scores: list[Tensor] = []
+        self.hits: list[Tensor] = []
+        self.found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
+
+    def _at(self, tokens: Int64[Tensor, "target chain position"]) -> State:
+        rows: Evaluation = self.evaluator(tokens.flatten(0, 1), self.owner, gradient=True)
+        assert rows.gradient is not None
+        shape = tokens.shape[:2]
+        return State(
+            tokens,
+            rows.score.double().reshape(shape),
+            rows.gradient.reshape(*shape, *rows.gradient.shape[1:]),
+            rows.activation.reshape(*shape, -1),
+        )
+
+    def move(self, i: int) -> None:
+        """One Metropolis–Hastings step of every chain at position i."""
+        x, temperature = self.state, self.settings.temperature
+        p = self.job.inputs.positions[i]
+        if p.is_fixed:  # nothing is free: every input is the same, and so is every step
+            self.accepted += self.chains
+            return
+        shape = (2, self.chains)
+        uniform = torch.stack(
+            [torch.rand(shape, generator=g, dtype=torch.float64) for g in self.generators], 1
+        )
+        forward = proposal(p, self.embedding[p], x.gradient[:, :, i], temperature)
+        old, new = p.index_of(x.tokens[:, :, i]), forward.invert(uniform[0][..., None])[..., 0]
+        tokens = x.tokens.clone()
+        tokens[:, :, i] = p.support[new]
+        y = self._at(tokens)
+        backward = proposal(p, self.embedding[p], y.gradient[:, :, i], temperature)
+        climb = (y.score - x.score) / temperature
+        accept = uniform[1].log() < log_acceptance(p, forward, backward, old, new, climb)
+        self.state = choose(accept, y, x)
+        self.accepted += accept.sum(1)
+        self.stale |= accept & (old != new)
+
+    def record(self) -> None:
+        """Note the score and the hit of every chain; only states that changed are unembedded."""
+        if self.gap is None:
+            self.gap = torch.full(self.stale.shape, -math.inf, dtype=torch.float64)
+        if self.stale.any():
+            changed = self.stale.flatten()
+            rows = self.state.activation.flatten(0, 1)[changed]
+            self.gap[self.stale] = self.evaluator.decider(rows, self.owner[changed])
+            fresh = self.stale & (self.gap > 0)
+            for i in fresh.any(1).nonzero()[:, 0].tolist():
+                self.found[i].append((self.state.tokens[i, fresh[i]], self.gap[i, fresh[i]]))
+            self.stale.zero_()
+        self.scores.append(self.state.score)
+        self.hits.append(self.gap > 0)
+
+    def answer(self, i: int, steps: int, seconds: float) -> Estimate:
+        """The estimate of the i-th event from the recorded states."""
+        job, event = self.job, self.job.events[i]
+        scores = torch.stack([s[i] for s in self.scores], 1)  # chain × step
+        hit = torch.stack([h[i] for h in self.hits], 1)
+        log_weight = -scores / self.settings.temperature
+        log_probability, error = ratio(log_weight, hit)
+        hits, k = int(hit.sum()), pareto_k(log_weight[hit])
+        disagreement = r_hat(scores)
+        reason = no_interval(hit, disagreement)
+        warnings = () if hits else (NO_HIT,)
+        statistics = {
+            "r_hat": disagreement,
+            "independent_draws": autocorrelated_size(scores),
+            "log_z": math.log(hit.numel()) - float(torch.logsumexp(log_weight.flatten(), 0)),
+            "chains_with_hits": float(hit.any(1).sum()),
+        }
+        return Estimate(
+            method=self.settings.name,
+            settings=settings_of(self.settings),
+            event=event.key,
+            seed=job.seed,
+            budget=job.budget,
+            log_probability=log_probability,
+            standard_error=None if error is None else error * math.exp(log_probability),
+            interval=(
+                log_interval(log_probability, error, self.chains - 1)
+                if error is not None and not reason
+                else None
+            ),
+            no_interval=reason or (None if error is not None else "The chains show no spread."),
+            samples=hit.numel(),
+            hits=hits,
+            effective_sample_size=effective_sample_size(log_weight[hit]),
+            pareto_k=k,
+            acceptance_rate=float(self.accepted[i]) / (steps * self.chains),
+            near_ties=int(self.evaluator.decider.near_ties[i]),
+            witnesses=best_witnesses(Problem(job.model, job.inputs, event), self.found[i]),
+            statistics=statistics,
+            warnings=warnings,
+            cost=self.cost(i, steps, seconds),
+        )
+
+    def cost(self, i: int, steps: int, seconds: float) -> Cost:
+        """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
+        model, length = self.job.model, self.job.inputs.length
+        calls = self.chains * (steps + 1)
+        supports = [d.size for d in self.job.inputs.positions if not d.is_fixed] or [0]
+        scores = 2 * self.chains * steps * model.width * sum(supports) // len(supports)
+        network = model.network.macs(length) + model.network.backward_macs(length)
+        decided = self.evaluator.decider.macs(i, int(self.accepted[i]))
+        return Cost(calls, calls, calls * network + scores + decided, seconds)
+
+
+def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> State:
+    """The new state where it was accepted, the old one elsewhere."""
+    return State(
+        *(
+            torch.where(accept.reshape(*accept.shape, *(1,) * (a.ndim - 2)), a, b)
+            for a, b in zip(new, old, strict=True)
+        )
+    )
+
+
+def ratio(
+    log_weight: Float64[Tensor, "chain step"], hit: Bool[Tensor, "chain step"]
+) -> tuple[float, float | None]:
+    """log of Σ w·1[hit]/Σ w, and its relative error by the delta method over chains.
+
+    With a_c and b_c a chain's share of the upper and of the lower sum,
+    Var(p̂)/p̂² ≈ C/(C−1) · Σ_c (a_c − b_c)².
+    """
+    above = log_weight.masked_fill(~hit, -math.inf).logsumexp(1)
+    below = log_weight.logsumexp(1)
+    log_p = float(above.logsumexp(0) - below.logsumexp(0))
+    chains = len(log_weight)
+    if log_p == -math.inf or chains < 2:
+        return log_p, None
+    spread = float((above.softmax(0) - below.softmax(0)).square().sum())
+    return log_p, math.sqrt(chains / (chains - 1) * spread) if spread > 0 else None
+
+
+def no_interval(hit: Bool[Tensor, "chain step"], disagreement: float) -> str | None:
+    """Why the chains bear no interval, or None when they do."""
+    chains, with_hits = len(hit), int(hit.any(1).sum())
+    if not with_hits:
+        return "No sample hit."
+    if with_hits < max(3, chains / 2):
+        return f"Only {with_hits} of {chains} chains found the target."
+    if not disagreement < 1.2:
+        return f"The chains disagree (R-hat = {disagreement:.2f} ≥ 1.2)."
+    return None

@@ -1,0 +1,127 @@
+"""Statistics on plain tensors: log-space means, sample sizes, tails, intervals, seeds.
+
+Nothing here knows of models. Weights come as logarithms, −inf is a weight of zero, and NaN is an
+error where it appears.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from jaxtyping import Float64
+from scipy import special, stats
+from torch import Tensor
+
+LEVEL = 0.95
+
+
+def derived_generator(seed: int, *parts: str | int) -> torch.Generator:
+    """A generator that depends on all of its arguments and on nothing else."""
+    text = "\x1f".join(str(part) for part in (seed, *parts))
+    digest = hashlib.sha256(text.encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def log_mean(log_values: Float64[Tensor, " n"]) -> float:
+    """log of the mean of exp(log_values); −inf when all are."""
+    if log_values.isnan().any():
+        raise FloatingPointError("a log weight is NaN")
+    return float(torch.logsumexp(log_values, 0)) - math.log(len(log_values))
+
+
+def relative_error(log_values: Float64[Tensor, " n"]) -> float | None:
+    """Standard error of the mean of exp(log_values), as a fraction of that mean.
+
+    The values need only be uncorrelated with one common mean, as those of an importance sampler
+    are whose proposals adapt to the past. None when there is nothing to tell it from.
+    """
+    n, centre = len(log_values), log_mean(log_values)
+    if n < 2 or centre == -math.inf:
+        return None
+    variance = float(((log_values - centre).exp() - 1).square().sum()) / (n - 1)
+    return math.sqrt(variance / n) if variance > 0 else None
+
+
+def effective_sample_size(log_weights: Float64[Tensor, " n"]) -> float:
+    """Kish's (Σw)²/Σw²: how many equal weights would be as good; 0 when all are zero."""
+    kept = log_weights[log_weights > -math.inf]
+    if not len(kept):
+        return 0.0
+    return float((2 * torch.logsumexp(kept, 0) - torch.logsumexp(2 * kept, 0)).exp())
+
+
+def pareto_k(log_weights: Float64[Tensor, " n"]) -> float | None:
+    """Shape of the generalised Pareto tail of the weights; above 0.7 their mean is unreliable.
+
+    The tail is the largest min(n/5, 3√n) of the n given (Vehtari et al. 2024, section 2), and the
+    fit is Zhang and Stephens' (2009) posterior mean with the weak prior of that paper. None when
+    the tail has fewer than 5 values. Equal weights have no tail: −inf.
+    """
+    kept = log_weights[log_weights > -math.inf].sort().values
+    n = len(log_weights)
+    tail = min(math.ceil(min(n / 5, 3 * math.sqrt(n))), len(kept) - 1)
+    if tail < 5:
+        return None
+    threshold = kept[-tail - 1]
+    excess = (kept[-tail:] - kept[-1]).exp() - (threshold - kept[-1]).exp()
+    if float(excess[-1]) <= 0:
+        return -math.inf
+    excess = excess[excess > 0]
+    return _generalised_pareto_shape(excess) if len(excess) >= 5 else None
+
+
+def _generalised_pareto_shape(x: Float64[Tensor, " n"]) -> float:
+    n = len(x)
+    grid = 30 + int(math.sqrt(n))
+    quarter = x[max(int(n / 4 + 0.5) - 1, 0)]
+    spacing = 1 - torch.sqrt(grid / (torch.arange(1, grid + 1, dtype=torch.float64) - 0.5))
+    theta = 1 / x[-1] + spacing / (3 * quarter)
+    shape = torch.log1p(-theta[:, None] * x).mean(1)
+    log_likelihood = n * (torch.log(-theta / shape) - shape - 1)
+    weight = log_likelihood.softmax(0)
+    k = float(torch.log1p(-(weight * theta).sum() * x).mean())
+    return (n * k + 10 * 0.5) / (n + 10)
+
+
+def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """Clopper and Pearson's exact interval for a proportion."""
+    tail = (1 - level) / 2
+    low = float(special.betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
+    high = float(special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
+    return low, high
+
+
+def log_interval(
+    log_mean: float, relative_error: float, freedom: float, level: float = LEVEL
+) -> tuple[float, float]:
+    """Student's interval on the log scale, where a skewed positive mean is nearly normal."""
+    reach = float(stats.t.ppf((1 + level) / 2, max(freedom, 1.0))) * relative_error
+    return math.exp(log_mean - reach), min(math.exp(min(log_mean + reach, 0.0)), 1.0)
+
+
+def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:
+    """Gelman and Rubin's ratio on split chains: 1 when chains agree with each other and in time."""
+    half = draws.shape[1] // 2
+    if half < 2:
+        return math.nan
+    split = torch.cat([draws[:, :half], draws[:, half : 2 * half]])
+    within = float(split.var(1).mean())
+    between = float(split.mean(1).var())
+    if within == 0:
+        return 1.0 if between == 0 else math.inf
+    return math.sqrt((half - 1) / half + between / within)
+
+
+def autocorrelated_size(draws: Float64[Tensor, "chain draw"]) -> float:
+    """How many independent draws the chains are worth for their mean.
+
+    Total variance over the variance of the chains' means: between-chain spread is all it trusts.
+    """
+    chains, n = draws.shape
+    total = float(draws.var())
+    between = float(draws.mean(1).var()) if chains > 1 else math.nan
+    if not total > 0:
+        return float(chains * n)
+    return min(chains * total / between, chains * n) if between > 0 else float(chains * n)

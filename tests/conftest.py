@@ -1,0 +1,37 @@
+"""What every test runs under: shape checks, one thread, and no global seed to lean on.
+
+The import hook puts jaxtyping's shape check (with beartype for the rest of each annotation) around
+every function and dataclass of the package. It only works on modules that are imported after it,
+so it comes before anything else here. `tests/test_shapes.py` proves that it is on.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from jaxtyping import install_import_hook
+
+assert "longshot" not in sys.modules, "longshot was imported before its shape checks were installed"
+install_import_hook("longshot", "beartype.beartype")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+from longshot.models import Model  # noqa: E402
+from tests.toys import toy_model  # noqa: E402
+
+# Two threads on two shared cores slow small matrices down, and sums would depend on the machine.
+torch.set_num_threads(1)
+torch.use_deterministic_algorithms(True)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """The randomness of one test; nothing may depend on torch's global state."""
+    return torch.Generator().manual_seed(20241017)
+
+
+@pytest.fixture(scope="session")
+def toy() -> Model:
+    """The usual toy, shared: its weights are never written to."""
+    return toy_model()
