@@ -23,14 +23,20 @@ def our_config(network: GeluTransformer) -> dict[str, Any]:
     return {"format": "longshot-gelu", **asdict(network.config), "licence": "MIT"}
 
 
-def write_ours(folder: Path, network: GeluTransformer | None = None) -> Path:
-    """A folder in our format; returns its weights file."""
-    network = network or toy_network()
+def write_config_and_weights(folder: Path, network: GeluTransformer) -> Path:
+    """A folder in our format but for its tokenizer; returns its weights file."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "config.json", our_config(network))
     save_file(network.state_dict(), folder / "model.safetensors")
-    toy_tokenizer(network.config.vocab_size).backend.save(str(folder / "tokenizer.json"))
     return folder / "model.safetensors"
+
+
+def write_ours(folder: Path, network: GeluTransformer | None = None) -> Path:
+    """A folder in our format; returns its weights file."""
+    network = network or toy_network()
+    weights = write_config_and_weights(folder, network)
+    toy_tokenizer(network.config.vocab_size).backend.save(str(folder / "tokenizer.json"))
+    return weights
 
 
 def their_config(network: GeluTransformer) -> dict[str, Any]:

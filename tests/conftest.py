@@ -11,8 +11,10 @@ import sys
 
 from jaxtyping import install_import_hook
 
+import tests.typechecker  # noqa: F401 - the hook looks it up by name
+
 assert "longshot" not in sys.modules, "longshot was imported before its shape checks were installed"
-install_import_hook("longshot", "beartype.beartype")
+install_import_hook("longshot", "tests.typechecker.check")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

@@ -4,7 +4,7 @@ from longshot.api import estimate, estimate_many
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
 from longshot.events import Event, TokenIn, TokenIs
-from longshot.inputs import ProductInputs, load_inputs
+from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
 
@@ -19,6 +19,7 @@ __all__ = [
     "Model",
     "Problem",
     "ProductInputs",
+    "TokenDistribution",
     "TokenIn",
     "TokenIs",
     "Witness",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,13 @@ def estimate_many(
     **settings: Any,
 ) -> list[Estimate]:
     """The same for several events at once: faster than one by one, with equal numbers."""
-    if budget < 1:
-        raise LongshotError(f"The budget is a number of model calls, not {budget}.")
+    if not isinstance(budget, Integral) or isinstance(budget, bool) or budget < 1:
+        raise LongshotError(f"The budget is a whole number of model calls, not {budget!r}.")
+    if settings and not isinstance(method, str):
+        raise LongshotError(
+            f"The method {method.name} brings its own settings; give {', '.join(settings)} to it, "
+            "or the method by its name."
+        )
     chosen = make_method(method, **settings)
     language_model = load_model(model)
     if not isinstance(inputs, ProductInputs):

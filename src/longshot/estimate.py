@@ -135,27 +135,37 @@ class Estimate:
         return math.exp(self.log_probability)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold (−inf as a string) and `from_dict` reads back."""
-        plain = asdict(self)
-        if self.log_probability == -math.inf:
-            plain["log_probability"] = "-inf"
+        """Plain values that any JSON can hold and `from_dict` reads back without loss.
+
+        JSON has no word for a number that is not finite: it stands as `{"number": "-inf"}`.
+        """
+        plain: dict[str, Any] = _plain(asdict(self))
         return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Estimate:
-        values = dict(plain)
-        values["log_probability"] = float(values["log_probability"])
-        if values["interval"] is not None:
-            low, high = values["interval"]
-            values["interval"] = (low, high)
-        values["witnesses"] = tuple(
-            Witness(**{**witness, "tokens": tuple(witness["tokens"])})
-            for witness in values["witnesses"]
-        )
-        values["warnings"] = tuple(values["warnings"])
+        values = {name: _from_plain(value) for name, value in plain.items()}
+        values["witnesses"] = tuple(Witness(**witness) for witness in values["witnesses"])
         values["cost"] = Cost(**values["cost"])
         values["shared_cost"] = Cost(**values["shared_cost"])
         return cls(**values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": str(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _from_plain(value: Any) -> Any:
+    """The inverse of `_plain`; a frozen estimate holds no lists, so every list was a tuple."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"number"} and isinstance(value["number"], str):
+            return float(value["number"])
+        return {name: _from_plain(item) for name, item in value.items()}
+    return tuple(_from_plain(item) for item in value) if isinstance(value, list) else value
 
 
 WITNESSES = 5
@@ -163,7 +173,7 @@ WITNESSES = 5
 
 def best_witnesses(
     problem: Problem,
-    found: Sequence[tuple[Int64[Tensor, "hit position"], Float64[Tensor, " hit"]]],
+    found: Sequence[tuple[Int64[Tensor, "_ position"], Float64[Tensor, " _"]]],
 ) -> tuple[Witness, ...]:
     """A few distinct inputs that produce the target, the most probable first.
 

@@ -10,6 +10,7 @@ An event on the last position's argmax is a set S of tokens, most often of one:
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -73,10 +74,10 @@ def as_event(value: EventLike, model: Model) -> Event:
     """An event from itself, a token id, the text of one token, or several of these as a set."""
     if isinstance(value, TokenIn):
         event = value
-    elif isinstance(value, int | str):
-        event = TokenIs(_as_token(value, model))
-    else:
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes | Tensor):
         event = TokenIn(frozenset(_as_token(item, model) for item in value))
+    else:
+        event = TokenIs(_as_token(value, model))
     for token in event.tokens:
         if not 0 <= token < model.vocab_size:
             raise LongshotError(
@@ -87,8 +88,15 @@ def as_event(value: EventLike, model: Model) -> Event:
     return event
 
 
-def _as_token(value: int | str, model: Model) -> int:
-    return model.tokenizer.single(value) if isinstance(value, str) else int(value)
+def _as_token(value: object, model: Model) -> int:
+    if isinstance(value, str):
+        return model.tokenizer.single(value)
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise LongshotError(f"A token is a text or a whole number, not {value!r}.")
 
 
 def show_event(event: Event, model: Model) -> str:

@@ -17,17 +17,34 @@ from torch import Tensor
 LEVEL = 0.95
 
 
+_WORDS = 624  # of the Mersenne twister's state, which torch stores in 8 bytes each
+_HEADER = 24  # bytes before them: seed, counters
+
+
 def derived_generator(seed: int, *parts: str | int) -> torch.Generator:
-    """A generator that depends on all of its arguments and on nothing else."""
-    text = "\x1f".join(str(part) for part in (seed, *parts))
-    digest = hashlib.sha256(text.encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    """A generator that depends on all of its arguments and on nothing else.
+
+    All of its state is drawn from a digest of them: torch's own seeding keeps 32 bits, and among
+    the 10⁵ streams of one table some would be equal.
+    """
+    texts = [str(part) for part in (seed, *parts)]
+    name = "".join(f"{len(text)}:{text}" for text in texts)  # no two lists share a name
+    digest = bytearray(hashlib.shake_256(name.encode()).digest(4 * _WORDS))
+    words = torch.frombuffer(digest, dtype=torch.int32).long() & 0xFFFFFFFF
+    generator = torch.Generator()
+    state = generator.manual_seed(0).get_state()
+    state[_HEADER : _HEADER + 8 * _WORDS].view(torch.int64).copy_(words)
+    return generator.set_state(state)
+
+
+def _refuse_nan(log_values: Tensor) -> None:
+    if log_values.isnan().any():
+        raise FloatingPointError("a log weight is NaN")
 
 
 def log_mean(log_values: Float64[Tensor, " n"]) -> float:
     """log of the mean of exp(log_values); −inf when all are."""
-    if log_values.isnan().any():
-        raise FloatingPointError("a log weight is NaN")
+    _refuse_nan(log_values)
     return float(torch.logsumexp(log_values, 0)) - math.log(len(log_values))
 
 
@@ -46,6 +63,7 @@ def relative_error(log_values: Float64[Tensor, " n"]) -> float | None:
 
 def effective_sample_size(log_weights: Float64[Tensor, " n"]) -> float:
     """Kish's (Σw)²/Σw²: how many equal weights would be as good; 0 when all are zero."""
+    _refuse_nan(log_weights)
     kept = log_weights[log_weights > -math.inf]
     if not len(kept):
         return 0.0
@@ -57,25 +75,31 @@ def pareto_k(log_weights: Float64[Tensor, " n"]) -> float | None:
 
     The tail is the largest min(n/5, 3√n) of the n given (Vehtari et al. 2024, section 2), and the
     fit is Zhang and Stephens' (2009) posterior mean with the weak prior of that paper. None when
-    the tail has fewer than 5 values. Equal weights have no tail: −inf.
+    fewer than 5 values exceed the tail's threshold. Equal weights have no tail: −inf. One too long
+    for a double: +inf.
     """
+    _refuse_nan(log_weights)
     kept = log_weights[log_weights > -math.inf].sort().values
     n = len(log_weights)
     tail = min(math.ceil(min(n / 5, 3 * math.sqrt(n))), len(kept) - 1)
     if tail < 5:
         return None
-    threshold = kept[-tail - 1]
-    excess = (kept[-tail:] - kept[-1]).exp() - (threshold - kept[-1]).exp()
-    if float(excess[-1]) <= 0:
+    threshold, largest = kept[-tail - 1], kept[-1]
+    if threshold == largest:
         return -math.inf
-    excess = excess[excess > 0]
-    return _generalised_pareto_shape(excess) if len(excess) >= 5 else None
+    above = kept[kept > threshold]
+    if len(above) < 5:
+        return None
+    # (w − threshold)/largest, of which neither factor can overflow or cancel
+    return _generalised_pareto_shape((above - largest).exp() * -(threshold - above).expm1())
 
 
 def _generalised_pareto_shape(x: Float64[Tensor, " n"]) -> float:
     n = len(x)
     grid = 30 + int(math.sqrt(n))
     quarter = x[max(int(n / 4 + 0.5) - 1, 0)]
+    if quarter < 1e-290:  # of the largest: its inverse would overflow
+        return math.inf
     spacing = 1 - torch.sqrt(grid / (torch.arange(1, grid + 1, dtype=torch.float64) - 0.5))
     theta = 1 / x[-1] + spacing / (3 * quarter)
     shape = torch.log1p(-theta[:, None] * x).mean(1)
@@ -98,7 +122,7 @@ def log_interval(
 ) -> tuple[float, float]:
     """Student's interval on the log scale, where a skewed positive mean is nearly normal."""
     reach = float(stats.t.ppf((1 + level) / 2, max(freedom, 1.0))) * relative_error
-    return math.exp(log_mean - reach), min(math.exp(min(log_mean + reach, 0.0)), 1.0)
+    return math.exp(min(log_mean - reach, 0.0)), math.exp(min(log_mean + reach, 0.0))
 
 
 def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:
@@ -117,11 +141,11 @@ def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:
 def autocorrelated_size(draws: Float64[Tensor, "chain draw"]) -> float:
     """How many independent draws the chains are worth for their mean.
 
-    Total variance over the variance of the chains' means: between-chain spread is all it trusts.
+    Total variance over the variance of the chains' means: between-chain spread is all it trusts,
+    so that one chain alone gives NaN.
     """
     chains, n = draws.shape
-    total = float(draws.var())
-    between = float(draws.mean(1).var()) if chains > 1 else math.nan
-    if not total > 0:
-        return float(chains * n)
+    if chains < 2:
+        return math.nan
+    total, between = float(draws.var()), float(draws.mean(1).var())
     return min(chains * total / between, chains * n) if between > 0 else float(chains * n)

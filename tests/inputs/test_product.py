@@ -14,6 +14,7 @@ from tests.inputs.chi_square import FALSE_ALARM, p_value
 
 BOS = TokenDistribution.fixed(0)
 WORD = TokenDistribution.from_weights([2, 5, 9], [1, 2, 5])
+OTHER = TokenDistribution.from_weights([1, 2], [3, 2])
 END = TokenDistribution.from_weights([1, 2], [3, 1])
 
 

@@ -59,6 +59,9 @@ class WithoutBias:
     def macs(self, positions: int, prefix: int = 0) -> int:
         return 0
 
+    def backward_macs(self, positions: int) -> int:
+        return 0
+
 
 def test_a_network_without_bias_or_cache() -> None:
     model = Model("bare", WithoutBias(torch.eye(3), torch.eye(3)), toy_tokenizer(3), context=4)

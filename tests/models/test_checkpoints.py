@@ -147,9 +147,7 @@ def test_without_a_network_the_hub_is_one_quick_sentence(tmp_path: Path, setting
 def test_a_tokenizer_s_name_that_is_no_repository(tmp_path: Path) -> None:
     write_theirs(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(
-        LongshotError, match=r"has no tokenizer\.json and its config names no tokenizer"
-    ):
+    with pytest.raises(LongshotError, match="its config names no tokenizer"):
         load_model(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"tokenizer_name": "../../etc x"}))

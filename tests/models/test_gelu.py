@@ -166,6 +166,18 @@ def test_macs_are_those_of_a_leaf(layers: int, attention_only: bool, tail: int) 
     assert network.macs(tail, prefix=5) * 6 == counted(network.extend, cache, leaves)
 
 
+@shapes
+@pytest.mark.parametrize("positions", [1, 2, 7])
+def test_backward_macs_are_those_of_the_gradient(
+    layers: int, attention_only: bool, positions: int
+) -> None:
+    network = toy_network(layers=layers, attention_only=attention_only)
+    rows = network.embedding[draw(8, 3, positions)].requires_grad_()
+    activation = network.activation(rows)
+    assert network.backward_macs(positions) * 3 == counted(activation.sum().backward)
+    assert rows.grad is not None
+
+
 def test_initialise_is_given_by_its_generator() -> None:
     def fresh(seed: int) -> GeluTransformer:
         network = GeluTransformer(MINI)

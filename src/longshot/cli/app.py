@@ -11,12 +11,16 @@ from longshot.errors import LongshotError
 
 app = typer.Typer(
     name="longshot",
-    help="How likely is your language model's unlikeliest output?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 console = Console()
+
+
+@app.callback()  # without one, an app of a single command would lose that command's name
+def root() -> None:
+    """How likely is your language model's unlikeliest output?"""
 
 
 def run() -> None:

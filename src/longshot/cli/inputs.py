@@ -17,42 +17,57 @@ from rich.text import Text
 from longshot.cli.app import app, console
 from longshot.errors import LongshotError
 from longshot.inputs import CATALOGUE, PositionSummary, ProductInputs, load_inputs
-from longshot.models import Tokenizer, load_model
+from longshot.models import Model, Tokenizer, load_model
 
-ModelOption = Annotated[str, typer.Option(help="The model whose tokens the inputs are made of.")]
-CorpusOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Text to count token frequencies in: FILE, LANGUAGE=FILE, hf-dataset:REPOSITORY:"
-        "CONFIGURATION, or 'paper'; may be given several times."
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-inputs_app = typer.Typer(invoke_without_command=True)
-app.add_typer(inputs_app, name="inputs")
 
-
-@inputs_app.callback()
-def list_inputs(
-    context: typer.Context,
-    model: ModelOption = "mini-2l",
-    corpus: CorpusOption = None,
+@app.command()
+def inputs(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="show NAME", help="Draw from one of them instead of listing all."),
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Show a template instead of a name.")] = None,
+    model: Annotated[str, typer.Option(help="Whose tokens the inputs are made of.")] = "mini-2l",
+    number: Annotated[int, typer.Option("-n", min=0, help="How many inputs to draw.")] = 5,
+    seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A text to count token frequencies in: FILE, LANGUAGE=FILE, "
+            "hf-dataset:REPOSITORY:CONFIGURATION, or 'paper'; may be given several times."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the distributions of inputs; `longshot inputs show NAME` draws from one.
+    """List the distributions of inputs, or draw from one and describe its positions.
 
-    Example: [bold]longshot inputs --model mini-4l[/]
+    Examples: [bold]longshot inputs[/], [bold]longshot inputs show camel --model mini-2l -n 3[/]
     """
-    if context.invoked_subcommand:
-        return
-    language_model = load_model(model)
-    table = Table("name", "what it is", "tokens", "random", title=f"inputs for {model}")
+    match what or [], file:
+        case [], None:
+            _list(load_model(model), corpus, as_json)
+        case (["show", name], None):
+            shown = load_model(model)
+            _show(load_inputs(name, shown, corpus), shown, number, seed, as_json)
+        case ["show"], Path(suffix=".toml"):
+            shown = load_model(model)
+            _show(load_inputs(file, shown, corpus), shown, number, seed, as_json)
+        case _:
+            raise LongshotError(
+                "Write longshot inputs, or longshot inputs show NAME, "
+                "or longshot inputs show --file TEMPLATE.toml."
+            )
+
+
+def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
+    table = Table("name", "what it is", "tokens", "random", title=f"inputs for {model.name}")
     rows: list[dict[str, object]] = []
     for name, entry in CATALOGUE.items():
         row: dict[str, object] = {"name": name, "summary": entry.summary}
         try:
-            inputs = load_inputs(name, language_model, corpus)
+            inputs = load_inputs(name, model, corpus)
         except LongshotError as error:  # one that needs a corpus hides none of the others
             rows.append(row | {"problem": str(error)})
             table.add_row(name, Text(f"{entry.summary}\n{error}"), "–", "–")
@@ -66,39 +81,21 @@ def list_inputs(
         console.print(table)
 
 
-@inputs_app.command()
-def show(
-    name: Annotated[str | None, typer.Argument(help="A name from the list.")] = None,
-    model: ModelOption = "mini-2l",
-    file: Annotated[Path | None, typer.Option(help="A template, instead of a name.")] = None,
-    number: Annotated[int, typer.Option("-n", min=0, help="How many inputs to draw.")] = 5,
-    corpus: CorpusOption = None,
-    seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Draw from a distribution, token by token, and describe each of its positions.
-
-    Example: [bold]longshot inputs show camel --model mini-2l -n 3[/]
-    """
-    if (name is None) == (file is None):
-        raise LongshotError("Give either the name of a distribution or --file with a template.")
-    if file is not None and file.suffix != ".toml":
-        raise LongshotError(f"A template's file name ends in .toml, and {file} does not.")
-    language_model = load_model(model)
-    inputs = load_inputs(name or str(file), language_model, corpus)
+def _show(inputs: ProductInputs, model: Model, number: int, seed: int, as_json: bool) -> None:
     drawn = inputs.sample(number, torch.Generator().manual_seed(seed)).tolist()
     summaries = inputs.describe()
     if as_json:
-        typer.echo(_json(inputs, summaries, drawn, language_model.tokenizer))
+        typer.echo(_json(inputs, summaries, drawn, model.tokenizer))
         return
     bits = sum(summary.entropy_bits for summary in summaries)
-    console.print(
-        f"[bold]{inputs.name}[/] for {model}: {inputs.length} tokens, "
-        f"{len(inputs.free_positions)} of them random, {bits:.1f} bits an input\n"
+    headline = (
+        f"{inputs.name} for {model.name}: {inputs.length} tokens, "
+        f"{len(inputs.free_positions)} of them random, {bits:.1f} bits an input"
     )
+    console.print(Text(headline, style="bold"))
     for tokens in drawn:
-        console.print(_coloured(tokens, language_model.tokenizer), soft_wrap=True)
-    console.print(_position_table(summaries, language_model.tokenizer))
+        console.print(_coloured(tokens, model.tokenizer), soft_wrap=True)
+    console.print(_position_table(summaries, model.tokenizer))
 
 
 def _coloured(tokens: list[int], tokenizer: Tokenizer) -> Text:

@@ -49,15 +49,16 @@ class Workshop:
 
         `first` asks for the first letter of a spaced word, in either case.
         """
-        tokens = torch.tensor(class_tokens(self.tokenizer, rule), dtype=torch.int64)
+        tokens = class_tokens(self.tokenizer, rule)
         if first:
             starts = (f" {first.upper()}", f" {first.lower()}")
             texts = self.tokenizer.texts
-            tokens = tokens[[str(texts[token]).startswith(starts) for token in tokens.tolist()]]
+            begins = [str(texts[token]).startswith(starts) for token in tokens.tolist()]
+            tokens = tokens[torch.tensor(begins, dtype=torch.bool)]
         counts = self.counts.of(language, documents)[tokens]
         order = counts.argsort(descending=True, stable=True)[:top]  # of equals the lower id
         if not counts.sum():
-            asked = f"{CLASSES[rule].summary}, beginning with {first}" if first else rule
+            asked = CLASSES[rule].summary + (f", beginning with {first}" if first else "")
             raise LongshotError(
                 f"The inputs {self.name!r} cannot be built for this tokenizer: no token of the "
                 f"class {rule!r} ({asked}) occurs in the {language} text."

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
 
 from longshot.errors import unknown_name
 from longshot.models.tokenizer import Tokenizer
@@ -73,9 +78,11 @@ CLASSES = {
 }
 
 
-def class_tokens(tokenizer: Tokenizer, name: str) -> list[int]:
-    """The tokens of a named class, in order of their ids."""
+@lru_cache(maxsize=64)
+def class_tokens(tokenizer: Tokenizer, name: str) -> Int64[Tensor, " size"]:
+    """The tokens of a named class, in order of their ids; remembered, as one class serves often."""
     if name not in CLASSES:
         raise unknown_name("token class", name, CLASSES)
     accepts = CLASSES[name].accepts
-    return [token for token, text in enumerate(tokenizer.texts) if accepts(text)]
+    found = [token for token, text in enumerate(tokenizer.texts) if accepts(text)]
+    return torch.tensor(found, dtype=torch.int64)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from longshot.errors import LongshotError, first_line, unknown_name
 
@@ -22,20 +22,6 @@ PAPER = {
 
 Corpus = str | Path | Sequence[str | Path] | Mapping[str, Sequence[str | Path]]
 """Files or `hf-dataset:REPOSITORY[:CONFIGURATION]`, for one language or for any."""
-
-
-class Source(Protocol):
-    """A text to count tokens in."""
-
-    @property
-    def longest(self) -> int | None:
-        """Documents are cut at this many tokens, BOS and EOS included."""
-
-    def digest(self, documents: int) -> str:
-        """What a cached count of this text is filed under."""
-
-    def documents(self, documents: int) -> Iterator[str]:
-        """Its documents; a source without an end stops after `documents` of them."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +96,12 @@ class RandomHexadecimal:
     def documents(self, documents: int) -> Iterator[str]:
         digits = random.Random(self.seed).randbytes(2**19).hex()
         yield "\n".join(digits[i : i + 2**12] for i in range(0, len(digits), 2**12))
+
+
+Source = TextFile | HubDataset | RandomHexadecimal
+"""A text to count tokens in: `digest` is what a cached count is filed under; `documents` yields
+at most so many of a text without a set end; each is cut at `longest` tokens, BOS and EOS included.
+"""
 
 
 def parse_corpus(corpus: Corpus | None) -> dict[str, tuple[Source, ...]]:

@@ -176,7 +176,7 @@ class _Template:
         rule = self._string((*path, "tokens"), table["tokens"])
         if rule not in CLASSES:
             self._refuse((*path, "tokens"), str(unknown_name("token class", rule, CLASSES)))
-        tokens = torch.tensor(class_tokens(self.tokenizer, rule), dtype=torch.int64)
+        tokens = class_tokens(self.tokenizer, rule)
         weights = torch.ones(len(tokens), dtype=torch.float64)
         if "weights" in table:
             weights = self._frequencies((*path, "weights"), table["weights"])[tokens]

@@ -83,11 +83,13 @@ class TokenDistribution:
 
     def invert(self, uniform: Float64[Tensor, "*batch n"]) -> Int64[Tensor, "*batch n"]:
         """The index at which the cumulative distribution passes each number of [0, 1)."""
-        return torch.searchsorted(self._cumulative, uniform, right=True)
+        return torch.searchsorted(self._cumulative, uniform.contiguous(), right=True)
 
     def index_of(self, tokens: Int[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
         """Where each token stands in the support; −1 for a token outside it."""
-        index = torch.searchsorted(self.support, tokens.contiguous()).clamp_(max=self.size - 1)
+        index = torch.searchsorted(self.support, tokens.long().contiguous()).clamp_(
+            max=self.size - 1
+        )
         return index.masked_fill_(self.support[index] != tokens, -1)
 
     @property

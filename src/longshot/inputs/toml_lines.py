@@ -21,7 +21,10 @@ KeyPath = tuple[str, ...]
 
 
 def key_lines(source: str) -> dict[KeyPath, int]:
-    """The line of every table header and every key outside inline tables, in valid TOML."""
+    """The line of every table and every key outside inline tables, in valid TOML.
+
+    A table without a header of its own stands where its first part does.
+    """
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
     statement, in_value, depth, line = "", False, 0, 1
@@ -30,10 +33,10 @@ def key_lines(source: str) -> dict[KeyPath, int]:
         if lexeme == "\n" and depth == 0:
             if statement.lstrip().startswith("["):
                 table = _path(statement)
-                lines.setdefault(table, line)
+                _note(lines, table, line)
             statement, in_value = "", False
         elif lexeme == "=" and depth == 0 and not in_value:
-            lines[table + _path(f"{statement} = 0")] = line
+            _note(lines, table + _path(f"{statement} = 0"), line)
             statement, in_value = "", True
         elif not in_value and not lexeme.startswith("#"):
             statement += lexeme
@@ -48,6 +51,11 @@ def line_of(source: str, path: KeyPath) -> int:
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 1)
+
+
+def _note(lines: dict[KeyPath, int], path: KeyPath, line: int) -> None:
+    for end in range(1, len(path) + 1):
+        lines.setdefault(path[:end], line)
 
 
 def _path(statement: str) -> KeyPath:

@@ -1,8 +1,20 @@
 """The estimators, one file each; importing them registers them."""
 
 from longshot.methods.base import METHODS, Method, make_method, settings_of
+from longshot.methods.gld import GLD
 from longshot.methods.itgis import ITGIS
 from longshot.methods.mhis import MHIS
 from longshot.methods.naive import Naive
+from longshot.methods.qld import QLD
 
-__all__ = ["ITGIS", "METHODS", "MHIS", "Method", "Naive", "make_method", "settings_of"]
+__all__ = [
+    "GLD",
+    "ITGIS",
+    "METHODS",
+    "MHIS",
+    "QLD",
+    "Method",
+    "Naive",
+    "make_method",
+    "settings_of",
+]

@@ -7,8 +7,9 @@ file reads: the formula and its citation, the settings, the step as plain functi
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, fields
-from typing import Any, ClassVar, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -20,11 +21,13 @@ from longshot.evaluate import activations
 NO_HIT = "No input produced the target: its probability is below what this budget can see."
 
 
-class Method(Protocol):
+@dataclass(frozen=True)
+class Method(ABC):
     """An estimator: settings, a name and one verb."""
 
     name: ClassVar[str]
 
+    @abstractmethod
     def estimate(self, job: Job) -> list[Estimate]:
         """One estimate for each of the job's events, in order."""
 
@@ -46,7 +49,7 @@ def make_method(name: str | Method, **settings: Any) -> Method:
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     made = METHODS[name]
-    known = {f.name for f in fields(made)}  # type: ignore[arg-type]
+    known = {f.name for f in fields(made)}
     for setting in settings:
         if setting not in known:
             raise unknown_name(f"setting of {name}", setting, known)
@@ -55,7 +58,7 @@ def make_method(name: str | Method, **settings: Any) -> Method:
 
 def settings_of(method: Method) -> dict[str, Any]:
     """A method's settings as plain values."""
-    return asdict(method)  # type: ignore[call-overload, no-any-return]
+    return asdict(method)
 
 
 def require_positive(method: Method, **values: float) -> None:

@@ -35,7 +35,7 @@ from longshot.estimate import WITNESSES, Cost, Estimate, Job, Problem, best_witn
 from longshot.evaluate import Evaluator
 from longshot.events import Score
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.methods.base import NO_HIT, Clock, register, require_positive, settings_of
+from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive, settings_of
 from longshot.numerics import (
     effective_sample_size,
     log_interval,
@@ -49,7 +49,7 @@ ROWS = 4096  # inputs in hand at once, so that many targets do not exhaust the m
 
 @register
 @dataclass(frozen=True)
-class ITGIS:
+class ITGIS(Method):
     """Importance sampling from token-wise tilted inputs."""
 
     name: ClassVar[str] = "itgis"
@@ -80,7 +80,7 @@ class ITGIS:
 
 def tilted(
     inputs: ProductInputs,
-    rows: Sequence[Float64[Tensor, "support width"]],
+    rows: Sequence[Float64[Tensor, "_ width"]],
     slope: Float64[Tensor, "target position width"],
     temperature: float,
 ) -> list[TokenDistribution]:

@@ -41,7 +41,7 @@ from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate import Evaluation, Evaluator
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
-from longshot.methods.base import NO_HIT, Clock, register, require_positive, settings_of
+from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive, settings_of
 from longshot.numerics import (
     autocorrelated_size,
     effective_sample_size,
@@ -55,7 +55,7 @@ ROWS = 1024  # chains in hand at once
 
 @register
 @dataclass(frozen=True)
-class MHIS:
+class MHIS(Method):
     """Importance sampling from a random walk that climbs the target's logit."""
 
     name: ClassVar[str] = "mhis"
@@ -78,7 +78,9 @@ class MHIS:
         if steps < 2:
             raise LongshotError(f"mhis: {job.budget} calls are too few for {chains} chains.")
         burn_in = int(steps * self.burn_in)
-        free = torch.tensor(job.inputs.free_positions or (0,))
+        if not job.inputs.free_positions:
+            raise LongshotError(f"mhis: no position of {job.inputs.name!r} is free to move.")
+        free = torch.tensor(job.inputs.free_positions)
         scan = free[torch.randint(len(free), (steps,), generator=job.shared_generator("mhis"))]
         estimates = []
         for part in job.parts(max(1, ROWS // chains)):
@@ -127,6 +129,14 @@ class State(NamedTuple):
     activation: Float[Tensor, "target chain width"]
 
 
+class Proposal(NamedTuple):
+    """Where the chains might go, and log r of going there."""
+
+    state: State
+    log_r: Float64[Tensor, "target chain"]
+    differs: Bool[Tensor, "target chain"]
+
+
 class Walk:
     """The chains of all targets of a job; each target draws from its own generator."""
 
@@ -158,28 +168,28 @@ class Walk:
             rows.activation.reshape(*shape, -1),
         )
 
-    def move(self, i: int) -> None:
-        """One Metropolis–Hastings step of every chain at position i."""
-        x, temperature = self.state, self.settings.temperature
-        p = self.job.inputs.positions[i]
-        if p.is_fixed:  # nothing is free: every input is the same, and so is every step
-            self.accepted += self.chains
-            return
-        shape = (2, self.chains)
-        uniform = torch.stack(
-            [torch.rand(shape, generator=g, dtype=torch.float64) for g in self.generators], 1
-        )
+    def propose(self, i: int, uniform: Float64[Tensor, "target chain"]) -> Proposal:
+        """A new token at position i for every chain, where φ's distribution passes `uniform`."""
+        x, p, temperature = self.state, self.job.inputs.positions[i], self.settings.temperature
         forward = proposal(p, self.embedding[p], x.gradient[:, :, i], temperature)
-        old, new = p.index_of(x.tokens[:, :, i]), forward.invert(uniform[0][..., None])[..., 0]
+        old, new = p.index_of(x.tokens[:, :, i]), forward.invert(uniform[..., None])[..., 0]
         tokens = x.tokens.clone()
         tokens[:, :, i] = p.support[new]
         y = self._at(tokens)
         backward = proposal(p, self.embedding[p], y.gradient[:, :, i], temperature)
         climb = (y.score - x.score) / temperature
-        accept = uniform[1].log() < log_acceptance(p, forward, backward, old, new, climb)
-        self.state = choose(accept, y, x)
+        return Proposal(y, log_acceptance(p, forward, backward, old, new, climb), old != new)
+
+    def move(self, i: int) -> None:
+        """One Metropolis–Hastings step of every chain at position i."""
+        shape = (2, self.chains)
+        draws = [torch.rand(shape, generator=g, dtype=torch.float64) for g in self.generators]
+        choice, threshold = torch.stack(draws, 1)
+        y, log_r, differs = self.propose(i, choice)
+        accept = threshold.log() < log_r
+        self.state = choose(accept, y, self.state)
         self.accepted += accept.sum(1)
-        self.stale |= accept & (old != new)
+        self.stale |= accept & differs
 
     def record(self) -> None:
         """Note the score and the hit of every chain; only states that changed are unembedded."""
@@ -243,7 +253,7 @@ class Walk:
         """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
         model, length = self.job.model, self.job.inputs.length
         calls = self.chains * (steps + 1)
-        supports = [d.size for d in self.job.inputs.positions if not d.is_fixed] or [0]
+        supports = [d.size for d in self.job.inputs.positions if not d.is_fixed]
         scores = 2 * self.chains * steps * model.width * sum(supports) // len(supports)
         network = model.network.macs(length) + model.network.backward_macs(length)
         decided = self.evaluator.decider.macs(i, int(self.accepted[i]))

@@ -16,13 +16,13 @@ import torch
 
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate import Decider, winners
-from longshot.methods.base import NO_HIT, Activations, Clock, register, settings_of
+from longshot.methods.base import NO_HIT, Activations, Clock, Method, register, settings_of
 from longshot.numerics import binomial_interval
 
 
 @register
 @dataclass(frozen=True)
-class Naive:
+class Naive(Method):
     """Plain sampling."""
 
     name: ClassVar[str] = "naive"

@@ -98,7 +98,7 @@ def _load(
     dtype: torch.dtype,
 ) -> Model:
     """Read, check and place one model; `path` is its folder or its weights file."""
-    folder = path if path.is_dir() else path.parent
+    folder = path.parent if path.is_file() else path
     where = folder / "config.json"
     weights = path if path.is_file() else _weights_file(folder)
     raw = _read_json(where)

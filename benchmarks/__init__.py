@@ -1,0 +1,1 @@
+"""Speed, each figure a ratio that is measured in one run, so that it holds on any machine."""

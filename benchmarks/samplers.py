@@ -1,0 +1,118 @@
+"""ITGIS and MHIS against the paper's pseudo-code, per step, and where our time goes.
+
+Both run on the same model, inputs and targets. A step of ours serves one target or sixteen; the
+ratio is per target. At the paper's shape the model has random weights: speed does not depend on
+them, and hits are as rare as in the paper.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.literal import LiteralITGIS, LiteralMHIS
+from benchmarks.timing import compare
+from longshot.estimate import Job
+from longshot.events import TokenIs
+from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
+from longshot.methods.itgis import ITGIS, Run
+from longshot.methods.mhis import MHIS, Walk
+from longshot.models import Model, load_model
+from longshot.models.gelu import GeluConfig, GeluTransformer
+
+PAIRS = 3
+Shape = tuple[str, Callable[[], tuple[Model, ProductInputs]], int, int]
+
+
+def paper_shape() -> tuple[Model, ProductInputs]:
+    """One layer of width 512, vocabulary 48262, 33 positions with supports of 1024."""
+    generator = torch.Generator().manual_seed(0)
+    network = GeluTransformer(GeluConfig(1, 512, 8, 64, 2048, 1024, 48262))
+    network.initialise(generator)
+    network.requires_grad_(False)
+    support = torch.randperm(48262, generator=generator)[:1024]
+    some = TokenDistribution.from_weights(support, torch.rand(1024, generator=generator) ** 4)
+    tokenizer = load_model("mini-1l").tokenizer
+    model = Model("paper-shape", network, tokenizer, context=1024)
+    return model, ProductInputs("random", [TokenDistribution.fixed(0), *[some] * 32])
+
+
+def mini_shape() -> tuple[Model, ProductInputs]:
+    """mini-4l on camel."""
+    model = load_model("mini-4l")
+    return model, load_inputs("camel", model)
+
+
+def main(console: Console) -> None:
+    """The speed table: literal over ours, per step and target, median of three."""
+    table = Table(title="Times faster than the paper's pseudo-code, per step and target")
+    for heading in ("method", "shape", "targets", "literal", "ours, a target", "ratio", "floor"):
+        table.add_column(heading, justify="right")
+    floors = {
+        ("itgis", "paper", 1): 50, ("mhis", "paper", 1): 25,
+        ("itgis", "mini-4l", 1): 4, ("itgis", "mini-4l", 16): 8,
+        ("mhis", "mini-4l", 1): 4, ("mhis", "mini-4l", 16): 10,
+    }  # fmt: skip
+    for shape, make, batch, chains in (
+        ("mini-4l", mini_shape, 64, 8),
+        ("paper", paper_shape, 256, 32),
+    ):
+        model, inputs = make()
+        for name, targets in (("itgis", 1), ("itgis", 16), ("mhis", 1), ("mhis", 16)):
+            floor = floors.get((name, shape, targets))
+            if floor is None:
+                continue
+            literal, ours = steppers(name, model, inputs, targets, batch, chains)
+            measured = compare(literal, ours, pairs=PAIRS)
+            ratio = measured.ratio * targets
+            table.add_row(
+                name, shape, str(targets), f"{measured.slow_seconds * 1e3:.0f} ms",
+                f"{measured.fast_seconds / targets * 1e3:.1f} ms", f"{ratio:.1f}",
+                f"≥ {floor} {'met' if ratio >= floor else 'MISSED'}",
+            )  # fmt: skip
+    console.print(table)
+    console.print(f"Peak memory of ITGIS at the paper's shape, batch 256: {peak_memory():.2f} GB")
+
+
+def steppers(
+    name: str, model: Model, inputs: ProductInputs, targets: int, batch: int, chains: int
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """One step of the literal method and one of ours, both past their first."""
+    events = tuple(TokenIs(100 + 7 * i) for i in range(targets))
+    job = Job(model, inputs, events, budget=1)
+    if name == "itgis":
+        literal = LiteralITGIS(model, inputs, events[0].members[0], 1.0, batch)
+        run = Run(job, ITGIS(), batch)
+        return literal.step, run.step
+    walker = LiteralMHIS(model, inputs, events[0].members[0], 1.0, chains)
+    walk = Walk(job, MHIS(), chains)
+    position = iter(torch.randint(1, inputs.length, (10_000,)).tolist())
+
+    def move() -> None:
+        walk.move(next(position))
+        walk.record()
+
+    return walker.step, move
+
+
+def peak_memory() -> float:
+    """In a process of its own, so that the literal version does not count: gigabytes."""
+    code = "import benchmarks.samplers as s; s.memory_run()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def memory_run() -> None:
+    """A few ITGIS steps at the paper's shape; prints the peak resident size."""
+    torch.set_num_threads(1)
+    model, inputs = paper_shape()
+    run = Run(Job(model, inputs, (TokenIs(100),), budget=1), ITGIS(), 256)
+    for _ in range(3):
+        run.step()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)

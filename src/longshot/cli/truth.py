@@ -1,0 +1,234 @@
+"""`longshot truth`: make, look at, merge, import and export ground truth."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
+
+from longshot.cli.app import app, console
+from longshot.engines import make_engine
+from longshot.errors import LongshotError, unknown_name
+from longshot.inputs import CATALOGUE, load_inputs
+from longshot.models import load_model
+from longshot.models.checkpoints import ZOO_NAMES
+from longshot.truth import make as making
+from longshot.truth.paper import import_from_bucket, import_paper, paper_inputs
+from longshot.truth.shards import Cell
+from longshot.truth.store import Store
+from longshot.truth.summary import HEADER, Summary, markdown, row, summarise, truths_at
+from longshot.truth.tables import (
+    SHIPPED,
+    cell_name,
+    default_store,
+    making_command,
+    read_table,
+    table_path,
+    write_table,
+)
+from longshot.truth.tally import KINDS, Kind
+
+truth = typer.Typer(help="Ground truth: the probability of every token.", no_args_is_help=True)
+app.add_typer(truth, name="truth")
+
+StoreOption = Annotated[Path | None, typer.Option("--store", help="The SQLite file of shards.")]
+RangeOption = Annotated[
+    str, typer.Option("--range", help="The probabilities of interest, LOW:HIGH.")
+]
+WhereArgument = Annotated[
+    Path | None,
+    typer.Argument(help="A store, a table or a folder of tables; the shipped ones by default."),
+]
+
+
+@truth.command()
+def make(
+    model: Annotated[str, typer.Option(help="Models, separated by commas, or 'all' shipped.")],
+    inputs: Annotated[str, typer.Option(help="Inputs, separated by commas, or 'all'.")],
+    until: Annotated[
+        str | None, typer.Option(help='Leaves a cell to reach, such as "2**24 leaves".')
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after that long.")] = None,
+    relative_error: Annotated[
+        float | None, typer.Option(help="The median over the tokens in the range to reach.")
+    ] = None,
+    within: RangeOption = "1e-7:1e-4",
+    kind: Annotated[str, typer.Option(help="conditional, or brute: plain samples.")] = KINDS[1],
+    seed: Annotated[int, typer.Option(help="Another seed makes other samples.")] = 0,
+    shard: Annotated[
+        str | None, typer.Option(help="Leaves or samples in one shard: what a kill can lose.")
+    ] = None,
+    store: StoreOption = None,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    workers: Annotated[int, typer.Option(help="Processes, or Ray tasks, at a time.")] = 1,
+    address: Annotated[
+        str | None, typer.Option(help="A running Ray cluster: auto, or HOST:PORT.")
+    ] = None,
+) -> None:
+    """Sample until a goal is met; stop it at any moment and run it again to go on.
+
+    Example: [bold]longshot truth make --model mini-1l --inputs all --until "2**24 leaves"[/]
+    """
+    low, high = making.parse_range(within)
+    goal = making.Goal(
+        making.parse_count(until) if until else None, minutes, relative_error, low, high
+    )
+    runner = make_engine(engine, workers, address)
+    cells = _cells(model, inputs)
+    with Store(store or default_store(), create=True) as shards, _Display() as display:
+        done = making.make_truth(
+            cells,
+            shards,
+            runner,
+            goal,
+            kind=_kind(kind),
+            seed=seed,
+            shard_leaves=making.parse_count(shard) if shard else None,
+            on_progress=display,
+        )
+    console.print(
+        f"{done.leaves:,} leaves in {done.seconds:.0f} s; "
+        f"{done.in_range:,} tokens seen in {within}; all of it is in {store or default_store()}",
+        soft_wrap=True,
+    )
+
+
+@truth.command()
+def show(
+    where: WhereArgument = None,
+    within: RangeOption = "1e-7:1e-4",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """What truth there is, and how well it is known.
+
+    Example: [bold]longshot truth show ~/.local/share/longshot/truth.sqlite[/]
+    """
+    found = _summaries(where, within)
+    if as_json:
+        typer.echo(json.dumps([asdict(summary) for summary in found], indent=2))
+        return
+    table = Table(*HEADER, title=f"truth in {where or SHIPPED}, range {within}")
+    for summary in found:
+        table.add_row(*row(summary))
+    console.print(table)
+
+
+@truth.command("table")
+def table_(where: WhereArgument = None, within: RangeOption = "1e-7:1e-4") -> None:
+    """The same as a Markdown table, as `docs/truth.md` has it."""
+    typer.echo(markdown(_summaries(where, within)))
+
+
+@truth.command()
+def merge(
+    into: Annotated[Path, typer.Argument(help="The store that takes over.")],
+    stores: Annotated[list[Path], typer.Argument(help="The stores to take from.")],
+) -> None:
+    """Put several stores' shards into one; each store goes in whole or not at all."""
+    with Store(into, create=True) as target:
+        for path in stores:
+            with Store(path) as source:
+                added, known = target.merge(source)
+            console.print(f"{path}: {added} shards added, {known} were there already")
+
+
+@truth.command("import")
+def import_(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A table of ours, or the paper's frequencies32-DIST.pt; "
+            "without one, it is fetched from the authors' bucket."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Whose truth a paper's file is.")] = None,
+    inputs: Annotated[str | None, typer.Option(help="What to fetch from the bucket.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Bring a table, or the paper's published truth, into a store.
+
+    Example: [bold]longshot truth import frequencies32-hex.pt --model gelu-1l[/]
+    """
+    if file is not None and file.suffix == ".safetensors":
+        name, shards = read_table(file)
+    else:
+        if model is None or (file is None and inputs is None):
+            raise LongshotError("Say whose truth it is: --model M, and --inputs I without a file.")
+        language_model = load_model(model)
+        wanted = inputs or paper_inputs(file or Path())[0]
+        name = cell_name(language_model, load_inputs(wanted, language_model))
+        shards = import_paper(file, name) if file else import_from_bucket(model, name)
+    with Store(store or default_store(), create=True) as target:
+        for shard in shards:
+            target.add(name, shard)
+    leaves = sum(shard.tally.leaves for shard in shards)
+    console.print(f"{name}: {leaves:,} leaves are now in {store or default_store()}")
+
+
+@truth.command()
+def export(
+    store: StoreOption = None,
+    to: Annotated[Path, typer.Option(help="The folder of tables.")] = SHIPPED,
+) -> None:
+    """Write each cell of a store as a small table, as the package ships them."""
+    with Store(store or default_store()) as source:
+        for name in source.cells():
+            shards = source.shards(name)
+            path = table_path(name, to)
+            write_table(path, name, shards, making_command(name, shards))
+            console.print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+def _cells(models: str, inputs: str) -> list[Cell]:
+    """Every pair of the named models and inputs."""
+    names = list(ZOO_NAMES) if models == "all" else models.split(",")
+    wanted = list(CATALOGUE) if inputs == "all" else inputs.split(",")
+    loaded = [load_model(name) for name in names]
+    return [Cell(model, load_inputs(name, model)) for model in loaded for name in wanted]
+
+
+def _kind(name: str) -> Kind:
+    for kind in KINDS:
+        if kind == name:
+            return kind
+    raise unknown_name("kind of truth", name, KINDS)
+
+
+def _summaries(where: Path | None, within: str) -> list[Summary]:
+    low, high = making.parse_range(within)
+    return [summarise(truth, low, high) for truth in truths_at(where or SHIPPED)]
+
+
+class _Display:
+    """A bar on a terminal; elsewhere a line a minute, for a log."""
+
+    def __init__(self) -> None:
+        columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task("", total=1.0)
+        self._first: float | None = None
+        self._printed = 0.0
+
+    def __enter__(self) -> _Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, progress: making.Progress) -> None:
+        share, seconds = progress.share, progress.seconds
+        self._first = share if self._first is None else self._first
+        gained = share - self._first
+        left = f"{(1 - share) / gained * seconds / 60:,.0f} min left" if gained > 0 else "…"
+        text = f"{progress.rate:,.0f} leaves/s, {left}, {progress.in_range:,} tokens in range"
+        self._bar.update(self._task, completed=share, description=text)
+        if not console.is_terminal and time.monotonic() - self._printed > 60:
+            self._printed = time.monotonic()
+            console.print(f"{share:.1%}: {text}", soft_wrap=True, highlight=False)

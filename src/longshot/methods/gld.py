@@ -1,0 +1,115 @@
+"""Gaussian Logit Difference (Wu and Hilton 2024, section 3.2.2): a simple baseline.
+
+    Δ = M_t − max_i M_i,   p̂ = Pr[ N(μ, σ²) ≥ 0 ] = Φ(μ/σ)
+
+with μ and σ the mean and standard deviation of Δ over n plain samples. The maximum includes the
+target, so Δ ≤ 0 with an atom at 0 where the target wins. For a set of tokens M_t is the largest of
+them. The paper's fitted form, exp(−(a·μ/(σ + ε))² + b) + c, takes μ and σ from `statistics`.
+
+The Gaussian is an extrapolation whose bias has no error bar. The standard error is sampling noise,
+by the delta method: with z = μ/σ and y = (Δ − μ)/σ,
+
+    Var z ≈ Var( y − z·y²/2 )/n,    Var p̂ ≈ φ(z)²·Var z.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from longshot.argmax import UNEMBED_BLOCK, Decider, readout
+from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
+from longshot.events import Event
+from longshot.methods.base import Activations, Clock, Method, register, settings_of
+from longshot.models import Model
+
+NO_INTERVAL = (
+    "GLD extrapolates a Gaussian: its bias has no error bar, and the standard error is sampling "
+    "noise only."
+)
+EXTRAPOLATED = "No input produced the target: the probability is an extrapolation."
+NO_SPREAD = "The logit difference is the same on every input: there is no Gaussian to extrapolate."
+
+
+def logit_differences(
+    model: Model, v: Float[Tensor, "n width"], events: tuple[Event, ...]
+) -> Float[Tensor, "event n"]:
+    """Δ of every event at each activation, from one pass over all logits."""
+    out, members = readout(model), [list(event.members) for event in events]
+    delta = []
+    for rows in v.to(out.dtype).split(UNEMBED_BLOCK):
+        logits = out.logits(rows)
+        own = torch.stack([logits[:, tokens].amax(1) for tokens in members])
+        delta.append(own - logits.amax(1))
+    return torch.cat(delta, 1)
+
+
+def gaussian_tail(
+    delta: Float64[Tensor, " n"],
+) -> tuple[float, float, float, float | None]:
+    """μ, σ, log Φ(μ/σ) and the standard error of its exponential."""
+    mu, sigma = float(delta.mean()), float(delta.std(correction=0))
+    # Rounding leaves equal differences a spread of their last bits.
+    if sigma <= 1e-12 * abs(mu):
+        return mu, 0.0, 0.0 if mu >= 0 else -math.inf, None
+    z = torch.tensor(mu / sigma, dtype=torch.float64)
+    log_p = float(torch.special.log_ndtr(z))
+    y = (delta - mu) / sigma
+    spread = float((y - z * y.square() / 2).std(correction=0)) / math.sqrt(len(delta))
+    density = math.exp(-(float(z) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return mu, sigma, log_p, density * spread or None  # None where it underflows: never 0
+
+
+@register
+@dataclass(frozen=True)
+class GLD(Method):
+    """Gaussian Logit Difference."""
+
+    name: ClassVar[str] = "gld"
+
+    def estimate(self, job: Job) -> list[Estimate]:
+        drawn = Activations(job, job.budget)
+        clock = Clock()
+        differences = logit_differences(job.model, drawn.values, job.events)
+        margin = readout(job.model).margin(drawn.values)
+        macs = job.budget * job.model.unembedding.numel()
+        shared = drawn.cost + Cost(macs=macs, seconds=clock.seconds)
+        estimates = []
+        for event, delta in zip(job.events, differences, strict=True):
+            clock = Clock()
+            mu, sigma, log_probability, standard_error = gaussian_tail(delta.double())
+            near = delta >= -2 * margin  # what may have won; the decision is the decider's
+            decider = Decider(job.model, [event])
+            gaps = decider(drawn.values[near], torch.zeros(int(near.sum()), dtype=torch.int64))
+            problem = Problem(job.model, job.inputs, event)
+            hit = gaps > 0
+            warnings = [] if hit.any() else [EXTRAPOLATED]
+            if not sigma:
+                warnings.append(NO_SPREAD)
+            estimates.append(
+                Estimate(
+                    method=self.name,
+                    settings=settings_of(self),
+                    event=event.key,
+                    seed=job.seed,
+                    budget=job.budget,
+                    log_probability=log_probability,
+                    standard_error=standard_error,
+                    no_interval=NO_INTERVAL,
+                    samples=job.budget,
+                    hits=int(hit.sum()),
+                    near_ties=int(decider.near_ties[0]),
+                    witnesses=best_witnesses(problem, [(drawn.tokens[near][hit], gaps[hit])]),
+                    statistics={"mu": mu, "sigma": sigma},
+                    warnings=tuple(warnings),
+                    cost=Cost(macs=decider.macs(0, len(gaps)), seconds=clock.seconds),
+                    shared_cost=shared,
+                )
+            )
+        job.progress(1.0)
+        return estimates

@@ -1,0 +1,211 @@
+"""The driver: streams shards through an engine into a store until a goal is met.
+
+All cells grow together: the next shard is always of the cell that is furthest from its goal, and of
+its shorter half. What is in the store is never computed again, whatever the size of its shards.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from longshot.errors import LongshotError
+from longshot.truth.result import Truth
+from longshot.truth.shards import Cell, Runner
+from longshot.truth.store import CellName, Store
+from longshot.truth.tables import cell_name
+from longshot.truth.tally import Kind, Shard, Span, Stream, Tally
+
+
+class Engine(Protocol):
+    """Anything that maps a function over items and yields results as they finish."""
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]: ...
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When to stop; whichever comes first of what is given.
+
+    `leaves` and `relative_error` are for each cell (the median over the tokens seen in the range),
+    `minutes` is for all together.
+    """
+
+    leaves: int | None = None
+    minutes: float | None = None
+    relative_error: float | None = None
+    low: float = 1e-7
+    high: float = 1e-4
+
+    def __post_init__(self) -> None:
+        given = [self.leaves, self.minutes, self.relative_error]
+        if all(value is None for value in given):
+            raise LongshotError(
+                "Say when to stop: a number of leaves, minutes, or a relative error."
+            )
+        if any(value is not None and not 0 < value < math.inf for value in given):
+            raise LongshotError("Leaves, minutes and relative errors must be positive.")
+        if not 0 <= self.low < self.high:
+            raise LongshotError(f"No probability lies between {self.low} and {self.high}.")
+
+
+class Growing:
+    """One cell's truth while it is being made."""
+
+    def __init__(self, cell: Cell, stored: Sequence[Shard], kind: Kind, seed: int, size: int):
+        self.name: CellName = cell_name(cell.model, cell.inputs)
+        self.kind, self.seed, self.size = kind, seed, size
+        self.leaves_per_unit = cell.sampler(kind).leaves_per_unit
+        self.spans: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+        self.leaves = [0, 0]  # of each half, those in hand included
+        self.tallies = [Tally.empty(cell.model.vocab_size)] * 2
+        for shard in stored:
+            if shard.span.stream.kind == kind:
+                half = shard.span.stream.half
+                self.leaves[half] += shard.tally.leaves
+                self.tallies[half] += shard.tally
+                if shard.span.stream.seed == seed:
+                    self.spans[half].append((shard.span.start, shard.span.stop))
+
+    @property
+    def truth(self) -> Truth:
+        return Truth(self.name, self.kind, self.tallies[0] + self.tallies[1])
+
+    def next_span(self) -> Span:
+        """The first gap of the shorter half, at most `size` units of it; now in hand."""
+        half = 0 if self.leaves[0] <= self.leaves[1] else 1
+        taken, start = sorted(self.spans[half]), 0
+        stop = start + self.size
+        for begin, end in taken:
+            if start < begin:
+                stop = min(start + self.size, begin)
+                break
+            start = max(start, end)
+            stop = start + self.size
+        self.spans[half].append((start, stop))
+        self.leaves[half] += (stop - start) * self.leaves_per_unit
+        return Span(Stream(self.kind, self.seed, half), start, stop)
+
+    def finish(self, shard: Shard) -> None:
+        self.tallies[shard.span.stream.half] += shard.tally
+
+    def share(self, goal: Goal) -> float:
+        """How much of its goal the cell has reached or in hand, 1 when it needs no more."""
+        shares = [0.0]
+        if goal.leaves is not None:
+            shares.append(2 * min(self.leaves) / goal.leaves)
+        if goal.relative_error is not None:
+            error = median_error(self.truth, goal.low, goal.high)
+            if error is not None:
+                shares.append((goal.relative_error / error) ** 2)
+        return min(max(shares), 1.0)
+
+    def order(self, goal: Goal) -> tuple[float, int]:
+        """Small for the cell that is to grow next."""
+        return self.share(goal), sum(self.leaves)
+
+
+def median_error(truth: Truth, low: float, high: float) -> float | None:
+    """The median relative error of the tokens seen in a range; None if there is none."""
+    errors = truth.relative_error[truth.between(low, high)]
+    return float(errors.median()) if len(errors) else None
+
+
+@dataclass
+class Progress:
+    """How far all cells together are; handed to the callback after each shard."""
+
+    goal: Goal
+    growing: list[Growing]
+    started: float = field(default_factory=time.monotonic)
+    leaves: int = 0
+    """Of this run."""
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def share(self) -> float:
+        """Of the whole work, from 0 to 1."""
+        share = sum(cell.share(self.goal) for cell in self.growing) / len(self.growing)
+        if self.goal.minutes is not None:
+            share = max(share, self.seconds / 60 / self.goal.minutes)
+        return min(share, 1.0)
+
+    @property
+    def rate(self) -> float:
+        """Leaves a second in this run."""
+        return self.leaves / max(self.seconds, 1e-9)
+
+    @property
+    def in_range(self) -> int:
+        """Tokens seen in the range of interest, over all cells."""
+        goal = self.goal
+        return sum(int(c.truth.between(goal.low, goal.high).sum()) for c in self.growing)
+
+    @property
+    def is_over(self) -> bool:
+        return self.share >= 1
+
+
+def make_truth(
+    cells: Sequence[Cell],
+    store: Store,
+    engine: Engine,
+    goal: Goal,
+    *,
+    kind: Kind = "conditional",
+    seed: int = 0,
+    shard_leaves: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Fill the store until every cell has reached the goal or the time is up."""
+    growing = [
+        Growing(
+            cell,
+            store.shards(cell_name(cell.model, cell.inputs)),
+            kind,
+            seed,
+            cell.units_per_shard(kind, shard_leaves),
+        )
+        for cell in cells
+    ]
+    progress = Progress(goal, growing)
+
+    def tasks() -> Iterator[tuple[int, Span]]:
+        while not progress.is_over:
+            number = min(range(len(cells)), key=lambda i: growing[i].order(goal))
+            yield number, growing[number].next_span()
+
+    on_progress(progress)
+    for number, shard in engine.map(Runner(tuple(cells)), tasks()):
+        store.add(growing[number].name, shard)
+        growing[number].finish(shard)
+        progress.leaves += shard.tally.leaves
+        on_progress(progress)
+    return progress
+
+
+def parse_count(text: str) -> int:
+    """A number of leaves or samples as people write them: 1000, 1e6, 2**24, "2**24 leaves"."""
+    match = re.fullmatch(r"\s*(\d+|\d+e\d\d?|\d+\*\*\d+)\s*(leaves|samples)?\s*", text)
+    if not match or len(match[1]) > 20:
+        raise LongshotError(f'{text!r} is no number of leaves; write for example "2**24 leaves".')
+    base, _, exponent = match[1].partition("**")
+    if exponent:
+        return int(math.pow(int(base), min(int(exponent), 64)))
+    return int(float(base)) if "e" in base else int(base)
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """A range of probabilities, "1e-7:1e-4"."""
+    try:
+        low, high = (float(end) for end in text.split(":"))
+    except ValueError:
+        raise LongshotError(f'{text!r} is no range; write for example "1e-7:1e-4".') from None
+    return low, high

@@ -1,0 +1,156 @@
+"""MHIS: the real step's transition matrix is in detailed balance; the ratio and its error hold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import longshot as ls
+from longshot.estimate import Job
+from longshot.methods.mhis import MHIS, Walk, log_acceptance, proposal, ratio
+from tests.methods.enumerable import Enumerated, enumerated, midpoints
+from tests.methods.replicas import replicate, summarise
+
+
+def walk_at_every_state(problem: Enumerated, target: int, temperature: float) -> Walk:
+    """One chain standing at each input."""
+    job = Job(problem.model, problem.inputs, (ls.TokenIs(target),), budget=1)
+    walk = Walk(job, MHIS(temperature=temperature), chains=len(problem.tokens))
+    walk.state = walk._at(problem.tokens[None])
+    return walk
+
+
+def transitions(problem: Enumerated, walk: Walk, position: int, drop_ratio: bool = False) -> Tensor:
+    """The transition matrix of a move at one position, from the step's own proposals."""
+    p, count = problem.inputs.positions[position], len(problem.tokens)
+    slope = walk.state.gradient[:, :, position]
+    forward = proposal(p, walk.embedding[p], slope, walk.settings.temperature)
+    place = {tuple(row): i for i, row in enumerate(problem.tokens.tolist())}
+    matrix = torch.zeros(count, count, dtype=torch.float64)
+    for index in range(p.size):
+        y, log_r, _ = walk.propose(position, midpoints(forward)[..., index])
+        if drop_ratio:
+            old = p.index_of(problem.tokens[:, position])
+            there = forward.log_probs[0, :, index]
+            slope = y.gradient[:, :, position]
+            backward = proposal(p, walk.embedding[p], slope, walk.settings.temperature)
+            log_r = log_r + there - backward.log_probs[0].gather(1, old[:, None])[:, 0]
+        chance = forward.probabilities[0, :, index] * log_r[0].clamp(max=0).exp()
+        columns = torch.tensor([place[tuple(row)] for row in y.tokens[0].tolist()])
+        matrix[torch.arange(count), columns] += chance
+    matrix += torch.diag(1 - matrix.sum(1))
+    return matrix
+
+
+def imbalance(problem: Enumerated, walk: Walk, drop_ratio: bool = False) -> float:
+    """The largest |π_x·P_xy − π_y·P_yx| over the largest π_x·P_xy, at any position."""
+    log_pi = problem.probability.log() + walk.state.score[0] / walk.settings.temperature
+    pi = log_pi.softmax(0)
+    worst = 0.0
+    for position in problem.inputs.free_positions:
+        matrix = transitions(problem, walk, position, drop_ratio)
+        assert float(matrix.min()) > -1e-12
+        flow = pi[:, None] * matrix
+        worst = max(worst, float((flow - flow.T).abs().max() / flow.fill_diagonal_(0).max()))
+        assert drop_ratio or torch.allclose(pi @ matrix, pi, atol=1e-12)
+    return worst
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_every_move_is_in_detailed_balance(temperature: float) -> None:
+    problem = enumerated(6)
+    assert imbalance(problem, walk_at_every_state(problem, 8, temperature)) < 1e-10
+
+
+def test_without_the_proposal_ratio_it_is_not() -> None:
+    problem = enumerated(6)
+    assert imbalance(problem, walk_at_every_state(problem, 8, 1.0), drop_ratio=True) > 1e-3
+
+
+def test_a_move_accepts_as_its_ratio_says() -> None:
+    """Of many chains started in one state, the share that moves is the matrix's."""
+    problem = enumerated(6)
+    start, chains, position = 700, 4000, 4
+    matrix = transitions(problem, walk_at_every_state(problem, 8, 1.0), position)[start]
+    job = Job(problem.model, problem.inputs, (ls.TokenIs(8),), budget=1)
+    walk = Walk(job, MHIS(temperature=1.0), chains)
+    walk.state = walk._at(problem.tokens[start].expand(1, chains, -1))
+    walk.move(position)
+    place = {tuple(row): i for i, row in enumerate(problem.tokens.tolist())}
+    landed = torch.tensor([place[tuple(row)] for row in walk.state.tokens[0].tolist()])
+    share = torch.bincount(landed, minlength=len(matrix)).double() / chains
+    error = (matrix * (1 - matrix) / chains).sqrt()
+    assert ((share - matrix).abs() <= 4.5 * error + 1e-12).all()
+    assert int((matrix > 0.01).sum()) >= 3
+
+
+def test_the_ratio_is_the_corrected_one() -> None:
+    """Over the whole space with weights π, Σ w·1[hit]/Σ w is the truth; inverted, it is not."""
+    problem, temperature = enumerated(6), 0.7
+    walk = walk_at_every_state(problem, 8, temperature)
+    score = walk.state.score[0] / temperature
+    log_pi = (problem.probability.log() + score).log_softmax(0)
+    hit = problem.output == 8
+    right = (log_pi - score)[hit].logsumexp(0) - (log_pi - score).logsumexp(0)
+    assert float(right.exp()) == pytest.approx(problem.exact(8), rel=1e-10)
+    inverted = (log_pi + score)[hit].logsumexp(0) + (log_pi - score).logsumexp(0)
+    assert abs(float(inverted.exp()) / problem.exact(8) - 1) > 0.1
+
+
+def test_ratio_matches_plain_arithmetic_and_never_overflows() -> None:
+    generator = torch.Generator().manual_seed(0)
+    log_weight = torch.randn(6, 50, generator=generator, dtype=torch.float64)
+    hit = torch.rand(6, 50, generator=generator) < 0.3
+    log_p, error = ratio(log_weight, hit)
+    w = log_weight.exp()
+    above, below = (w * hit).sum(1), w.sum(1)
+    p = above.sum() / below.sum()
+    variance = 6 / 5 * ((above - p * below) ** 2).sum() / below.sum() ** 2
+    assert math.exp(log_p) == pytest.approx(float(p))
+    assert error == pytest.approx(float(variance.sqrt() / p))
+    far, far_error = ratio(log_weight + torch.where(hit, -1e6, 0.0), hit)
+    assert -1e6 - 10 < far < -1e6 + 10
+    assert far_error is not None
+
+
+@pytest.mark.parametrize(("seed", "target"), [(6, 8), (6, 11), (8, 5)])
+def test_the_estimate_is_right_and_its_intervals_cover(seed: int, target: int) -> None:
+    """100 runs: the mean within 4 errors and 5% of bias, coverage between 88 and 99%."""
+    problem = enumerated(seed)
+    exact, method = problem.exact(target), MHIS(temperature=2.0, chains=8)
+    runs = summarise(replicate(problem, target, method, budget=8 * 250, count=100), exact)
+    assert abs(runs.mean - exact) < 4 * runs.error + 0.05 * exact
+    assert 0.88 <= runs.covered / runs.given <= 0.99
+    assert runs.given >= 0.6 * runs.enough
+
+
+def test_chains_that_disagree_give_no_interval() -> None:
+    """At a temperature near zero chains freeze where they started."""
+    problem = enumerated(6)
+    answer = ls.estimate(
+        problem.model, problem.inputs, 8, method="mhis", budget=800, temperature=0.02, chains=8
+    )
+    assert answer.interval is None
+    assert answer.no_interval
+
+
+def test_log_acceptance_of_staying_is_zero() -> None:
+    problem = enumerated(6)
+    walk = walk_at_every_state(problem, 8, 1.0)
+    p = problem.inputs.positions[1]
+    forward = proposal(p, walk.embedding[p], walk.state.gradient[:, :, 1], 1.0)
+    here = p.index_of(problem.tokens[:, 1])[None]
+    stay = log_acceptance(p, forward, forward, here, here, torch.zeros_like(walk.state.score))
+    assert float(stay.abs().max()) < 1e-12
+
+
+def test_witnesses_produce_the_target() -> None:
+    problem = enumerated(8)
+    answer = ls.estimate(problem.model, problem.inputs, 7, method="mhis", budget=3000)
+    assert answer.witnesses
+    for witness in answer.witnesses:
+        row = (problem.tokens == torch.tensor(witness.tokens)).all(1)
+        assert problem.output[row].tolist() == [7]

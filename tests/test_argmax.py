@@ -1,0 +1,321 @@
+"""The argmax is that of the exact products: held against rational arithmetic and float64."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from longshot.evaluate.argmax import RIVALS, UNEMBED_BLOCK, Decider, Readout, readout, winners
+from longshot.errors import LongshotError
+from longshot.events import Event, TokenIn, TokenIs
+from longshot.models import Model
+from tests.toys import toy_tokenizer
+
+
+class Linear:
+    """A network whose activation is its last embedding: all of the arithmetic is the readout's."""
+
+    def __init__(self, unembedding: Tensor, bias: Tensor | None = None) -> None:
+        self.unembedding, self.unembedding_bias = unembedding, bias
+        self.embedding = unembedding.mT
+
+    def activation(self, embedded: Tensor) -> Tensor:
+        return embedded[:, -1]
+
+    def macs(self, positions: int, prefix: int = 0) -> int:
+        return 0
+
+    def backward_macs(self, positions: int) -> int:
+        return 0
+
+
+def linear(unembedding: Tensor, bias: Tensor | None = None) -> Model:
+    return Model("linear", Linear(unembedding, bias), toy_tokenizer(8), 8)
+
+
+def exact_logits(model: Model, v: Tensor) -> list[list[Fraction]]:
+    columns, bias = model.unembedding.mT.double().tolist(), model.unembedding_bias.tolist()
+    return [
+        [
+            sum((Fraction(a) * Fraction(b) for a, b in zip(x, u, strict=True)), Fraction(c))
+            for u, c in zip(columns, bias, strict=True)
+        ]
+        for x in v.double().tolist()
+    ]
+
+
+def exact_winner(logits: list[Fraction]) -> int:
+    best = max(logits)
+    return logits.index(best) if logits.count(best) == 1 else -1
+
+
+def exact_gap(logits: list[Fraction], event: Event) -> Fraction:
+    outside = [x for token, x in enumerate(logits) if token not in event.tokens]
+    return max(logits[token] for token in event.tokens) - max(outside)
+
+
+def nudged(x: Tensor, g: torch.Generator, steps: int) -> Tensor:
+    """Each number a few units in the last place away."""
+    moved = torch.randint(-steps, steps + 1, x.shape, generator=g, dtype=torch.int32)
+    return (x.view(torch.int32) + moved).view(torch.float32)
+
+
+def problem(kind: str, seed: int, vocab: int = 11, width: int = 6) -> tuple[Model, Tensor]:
+    """Weights and activations that make the argmax hard, each kind in its own way."""
+    g = torch.Generator().manual_seed(seed)
+    u, v = torch.randn(width, vocab, generator=g), torch.randn(9, width, generator=g)
+    bias: Tensor | None = torch.randn(vocab, generator=g)
+    column = torch.randn(width, 1, generator=g)
+    if kind == "duplicates":  # exact ties of equal columns
+        chosen = torch.randint(4, (vocab,), generator=g)
+        u, bias = u[:, chosen], bias[chosen]
+    elif kind == "ulps":  # rivals that almost win
+        u, bias = nudged(column.expand(-1, vocab).contiguous(), g, 2), None
+    elif kind == "integers":  # exact ties of different columns
+        u, v, bias = (3 * u).round(), (3 * v).round(), bias.round()
+    elif kind == "permuted":  # exact ties that every order of summation rounds differently
+        v = v[:, :1] * torch.where(torch.arange(width) % 2 == 0, 1.0, -1.0)
+        even = torch.stack([torch.randperm(width // 2, generator=g) for _ in range(vocab)], 1)
+        halves = column.reshape(-1, 2, 1).expand(-1, -1, vocab)
+        u = torch.stack([halves[:, i].gather(0, even) for i in (0, 1)], 1).reshape(width, vocab)
+        bias = None
+    elif kind == "cancelling":  # large terms that cancel, and a difference that float32 loses
+        u = nudged((2.0**20 * column).expand(-1, vocab).contiguous(), g, 1)
+        u[1], v[:, 1], bias = -u[0], v[:, 0], bias * 2.0**-12
+        u[2:] *= 2.0**-20
+    elif kind == "beyond float64":  # 2⁻⁶⁰ beside 1: only rational arithmetic tells
+        u = column.expand(-1, vocab).clone()
+        u[-1] = torch.randint(-2, 3, (vocab,), generator=g) * 2.0**-60
+        bias = None
+    elif kind == "scales":
+        u = u * 2.0 ** torch.randint(-20, 21, (vocab,), generator=g)
+        v = v * 2.0 ** torch.randint(-20, 21, (9, 1), generator=g)
+    elif kind == "zero":
+        u, bias = torch.zeros_like(u), None
+    return linear(u, bias), v
+
+
+KINDS = [
+    *("random", "duplicates", "ulps", "integers", "permuted"),
+    *("cancelling", "beyond float64", "scales", "zero"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 3, RIVALS]))
+def test_winners_and_gaps_are_those_of_rational_arithmetic(
+    kind: str, seed: int, rivals: int
+) -> None:
+    model, v = problem(kind, seed)
+    logits = exact_logits(model, v)
+    margin = readout(model).margin(v).tolist()
+    won = winners(model, v)
+    assert won.token.tolist() == [exact_winner(row) for row in logits]
+    leads = [(top := sorted(row, reverse=True))[0] - top[1] for row in logits]
+    assert won.near_ties == sum(a <= b for a, b in zip(leads, margin, strict=True))
+
+    g = torch.Generator().manual_seed(seed)
+    events = [TokenIs(t) for t in range(model.vocab_size)]
+    events += [TokenIn(frozenset({0, 1})), TokenIn(frozenset({2, 3, 7, 8, 9}))]
+    rows = torch.randint(len(v), (70,), generator=g)
+    owner = torch.randint(len(events), (70,), generator=g)
+    decider = Decider(model, events, rivals)
+    for _ in range(2):  # the second time with rivals
+        near, gap = decider.near_ties.clone(), decider(v[rows], owner)
+        near = decider.near_ties - near
+        exact = [exact_gap(logits[i], events[j]) for i, j in zip(rows, owner, strict=True)]
+        assert (gap > 0).tolist() == [x > 0 for x in exact]
+        assert (gap == 0).tolist() == [x == 0 for x in exact]
+        for found, x, i in zip(gap.tolist(), exact, rows.tolist(), strict=True):
+            shown = -math.inf if x < -margin[i] else float(x)
+            assert found == pytest.approx(shown, rel=1e-9, abs=1e-6 * margin[i])
+        close = [abs(x) <= margin[i] for x, i in zip(exact, rows.tolist(), strict=True)]
+        assert near.tolist() == torch.bincount(owner[close], minlength=len(events)).tolist()
+
+
+@pytest.mark.parametrize("kind", ["ulps", "cancelling"])
+def test_without_its_margin_the_argmax_is_wrong(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: the same products, trusted to the last bit."""
+
+    def zero(self: Readout, v: Tensor) -> Tensor:
+        return torch.zeros(len(v), dtype=torch.float64)
+
+    monkeypatch.setattr(Readout, "margin", zero)
+    wrong_winners = wrong_hits = 0
+    for seed in range(10):
+        model, v = problem(kind, seed)
+        logits = exact_logits(model, v)
+        expected = torch.tensor([exact_winner(row) for row in logits])
+        wrong_winners += int((winners(model, v).token != expected).sum())
+        decider = Decider(model, [TokenIs(t) for t in range(model.vocab_size)])
+        for token in range(model.vocab_size):
+            gap = decider(v, torch.full((len(v),), token))
+            wrong_hits += int(((gap > 0) != (expected == token)).sum())
+    assert wrong_winners > 3
+    assert wrong_hits > 3
+
+
+# --- the bound
+
+
+@pytest.mark.parametrize("width", [1, 7, 64, 512, 3000])
+def test_every_way_to_the_logits_stays_within_half_the_margin(width: int) -> None:
+    """Numbers of one sign do not cancel: their sums come nearest to the bound."""
+    g = torch.Generator().manual_seed(width)
+    for sign in (True, False):
+        u, v = torch.rand(width, 40, generator=g) + 0.5, torch.rand(30, width, generator=g) + 0.5
+        bias = torch.rand(40, generator=g) * 100
+        if not sign:
+            u, v, bias = u - 1, v - 1, bias - 50
+        model = linear(u, bias)
+        out = readout(model)
+        exact = v.double() @ u.double() + bias.double()
+        bound = out.margin(v)[:, None] / 2
+        tokens = torch.arange(40).expand(30, -1)
+        shortlist = torch.nn.functional.linear(v, out.rows, out.bias)
+        one_by_one = torch.zeros(30, 40)
+        for k in range(width):  # the worst order there is: one long chain
+            one_by_one += v[:, k, None] * u[k]
+        for found in (out.logits(v), out.of(v, tokens), shortlist, one_by_one + bias):
+            assert ((found.double() - exact).abs() <= bound).all()
+        assert ((out.of(v.double(), tokens) - exact).abs() <= out.finer * bound).all()
+
+
+def test_a_chain_of_unlucky_roundings_needs_the_factor_d() -> None:
+    """1 followed by terms just over half a unit: each addition rounds up. A bound of √d fails."""
+    width = 512
+    v = torch.ones(1, width)
+    u = torch.full((width, 1), 2.0**-24 * 1.0001)
+    u[0] = 1
+    total = torch.zeros(1)
+    for k in range(width):
+        total += v[0, k] * u[k]
+    error = abs(float(total) - float(v.double() @ u.double()))
+    norms = float(v.norm() * u.norm())
+    assert error > math.sqrt(width) * 2**-24 * norms / 2
+    assert error <= float(readout(linear(u.expand(-1, 2).contiguous())).margin(v)) / 2
+
+
+def test_products_rounded_to_bfloat16_by_the_users_wish_widen_the_margin() -> None:
+    model, v = problem("random", 0)
+    strict = readout(model).margin(v)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        loose, won = readout(model).margin(v), winners(model, v)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert (loose > 2**-6 / (model.width * 2**-24) / 10 * strict).all()
+    assert won.token.tolist() == [exact_winner(row) for row in exact_logits(model, v)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nearness"), [(torch.bfloat16, 50), (torch.float16, 500), (torch.float64, 50)]
+)
+def test_other_precisions_are_decided_exactly_too(dtype: torch.dtype, nearness: int) -> None:
+    g = torch.Generator().manual_seed(3)
+    u = (torch.randn(20, 1, generator=g) + torch.randn(20, 8, generator=g) / nearness).to(dtype)
+    v = torch.randn(60, 20, generator=g).to(dtype)
+    model = linear(u, torch.zeros(8, dtype=dtype))
+    expected = torch.tensor([exact_winner(row) for row in exact_logits(model, v)])
+    assert torch.equal(winners(model, v).token, expected)
+    decider = Decider(model, [TokenIs(t) for t in range(8)])
+    for token in range(8):
+        assert torch.equal(decider(v, torch.full((60,), token)) > 0, expected == token)
+    if dtype != torch.float64:  # the control: logits in the weights' own precision tie and lie
+        assert not torch.equal((v @ u).argmax(1), expected)
+
+
+def test_numbers_that_are_not_finite_are_refused() -> None:
+    u = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+    spoilt = torch.ones(2, 4)
+    spoilt[1, 2] = math.nan
+    nan_weights = u.clone()
+    nan_weights[0, 0] = math.nan
+    cases = [(u, spoilt), (u, spoilt * math.inf), (nan_weights, torch.ones(2, 4))]
+    for weights, v in [*cases, (u * 1e30, torch.full((2, 4), 1e30))]:
+        with pytest.raises(LongshotError, match="not finite"):
+            winners(linear(weights), v)
+        with pytest.raises(LongshotError, match="not finite"):
+            Decider(linear(weights), [TokenIs(1)])(v, torch.zeros(2, dtype=torch.int64))
+
+
+# --- what must not matter
+
+
+def hard_rows(rows: int) -> tuple[Model, Tensor, list[Event]]:
+    """Many activations near many boundaries: columns in tight clusters, the events among them."""
+    g = torch.Generator().manual_seed(11)
+    centres = torch.randn(24, 1, 10, generator=g).expand(-1, 9, -1).reshape(24, 90).contiguous()
+    model = linear(nudged(centres, g, 40), torch.zeros(90))
+    events = [TokenIs(4), TokenIn(frozenset({14, 15})), TokenIs(24), TokenIs(50)]
+    return model, torch.randn(rows, 24, generator=g), events
+
+
+def test_the_answer_does_not_depend_on_rivals_neighbours_or_order() -> None:
+    model, v, events = hard_rows(600)
+    owner = torch.arange(600) % len(events)
+    usual = Decider(model, events)
+    gap = usual(v, owner)
+    assert int(usual.near_ties.min()) > 3  # there is something to disagree on
+    assert int((gap > 0).sum()) > 3
+    for rivals in (1, 5, RIVALS):
+        taught = Decider(model, [*events, TokenIs(7), TokenIs(70)], rivals)
+        taught(v.flip(0), torch.full((600,), 4))
+        assert torch.equal(taught(v, owner), gap)
+        assert torch.equal(taught.near_ties[:4], usual.near_ties)
+    order = torch.randperm(600, generator=torch.Generator().manual_seed(1))
+    shuffled = Decider(model, events)
+    assert torch.equal(shuffled(v[order], owner[order]), gap[order])
+    assert torch.equal(shuffled.near_ties, usual.near_ties)
+    piecewise = Decider(model, events)
+    sizes = [1, 2, 3, UNEMBED_BLOCK, UNEMBED_BLOCK + 1, 600 - 6 - 2 * UNEMBED_BLOCK - 1]
+    pieces = zip(v.split(sizes), owner.split(sizes), strict=True)
+    assert torch.equal(torch.cat([piecewise(x, o) for x, o in pieces]), gap)
+    for i, event in enumerate(events):
+        alone = Decider(model, [event])
+        mine = owner == i
+        assert torch.equal(alone(v[mine], torch.zeros(150, dtype=torch.int64)), gap[mine])
+        assert int(alone.near_ties) == int(usual.near_ties[i])
+
+
+def test_winners_do_not_depend_on_neighbours() -> None:
+    model, v, _ = hard_rows(200)
+    whole = winners(model, v)
+    assert whole.near_ties > 10
+    single = [winners(model, row[None]) for row in v]
+    assert whole.token.tolist() == [int(one.token) for one in single]
+    assert whole.near_ties == sum(one.near_ties for one in single)
+
+
+def test_rivals_spare_most_rows_the_whole_vocabulary() -> None:
+    g = torch.Generator().manual_seed(2)
+    bias = torch.zeros(3000)
+    bias[:20] = 30  # a few tokens that nearly always win
+    model = linear(torch.randn(16, 3000, generator=g), bias)
+    decider = Decider(model, [TokenIs(2000)])
+    for _ in range(3):
+        decider(torch.randn(1000, 16, generator=g), torch.zeros(1000, dtype=torch.int64))
+    assert int(decider.unembedded) < 300
+    assert decider.macs(0, 3000) == 16 * (3000 * RIVALS + int(decider.unembedded) * 3000)
+
+
+def test_large_sets_are_gathered_in_pieces() -> None:
+    g = torch.Generator().manual_seed(4)
+    model = linear(torch.randn(64, 300, generator=g))
+    v = torch.randn(1000, 64, generator=g)
+    event = TokenIn(frozenset(range(0, 300, 2)))
+    gap = Decider(model, [event])(v, torch.zeros(1000, dtype=torch.int64))
+    assert torch.equal(gap > 0, event.occurs(v.double() @ model.unembedding.double()))
+
+
+def test_no_rows_are_no_trouble() -> None:
+    model, v, events = hard_rows(1)
+    assert len(Decider(model, events)(v[:0], torch.zeros(0, dtype=torch.int64))) == 0
+    assert winners(model, v[:0]).near_ties == 0

@@ -1,0 +1,32 @@
+"""What the README says to type works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longshot.models.checkpoints import ZOO, ZOO_NAMES
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+SHIPPED = all((ZOO / name / "model.safetensors").is_file() for name in ZOO_NAMES)
+
+
+@pytest.mark.skipif(not SHIPPED, reason="the trained weights of the zoo are not in this checkout")
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+def test_python_blocks_run(code: str) -> None:
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("->") == 4
+
+
+def test_commands_and_links_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make ([a-z-]+)", README):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for link in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / link).exists(), link
