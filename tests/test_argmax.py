@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longshot.evaluate.argmax import RIVALS, UNEMBED_BLOCK, Decider, Readout, readout, winners
 from longshot.errors import LongshotError
+from longshot.evaluate.argmax import RIVALS, UNEMBED_BLOCK, Decider, Readout, readout, winners
 from longshot.events import Event, TokenIn, TokenIs
 from longshot.models import Model
 from tests.toys import toy_tokenizer

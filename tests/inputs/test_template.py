@@ -221,10 +221,10 @@ def mutate(source: bytes, rng: random.Random) -> bytes:
 def test_ten_thousand_mutations_never_give_a_traceback(tmp_path: Path) -> None:
     rng = random.Random(0)
     file = tmp_path / "fuzzed.toml"
-    small = TEMPLATE.replace("starts-with-space-letters", "hexadecimal").encode()
+    small = TEMPLATE.replace("starts-with-space-letters", "hexadecimal").replace(" dollars", "")
     accepted = 0
     for _ in range(10_000):
-        source = small
+        source = small.encode()
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
             source = mutate(source, rng)
         file.write_bytes(source)

@@ -66,7 +66,7 @@ def test_the_first_batch_comes_from_the_inputs_themselves() -> None:
     assert answer.statistics["mean_weight"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("seed", "target"), [(6, 8), (6, 11), (8, 5), (5, 0)])
+@pytest.mark.parametrize(("seed", "target"), [(2, 0), (6, 11), (8, 5), (5, 0)])
 def test_the_mean_over_seeds_is_the_truth_and_intervals_cover(seed: int, target: int) -> None:
     """200 runs: |z| < 4 (false alarm 6e-5), coverage of 88 to 99%, errors of the right size."""
     problem = enumerated(seed)

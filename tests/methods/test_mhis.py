@@ -121,7 +121,7 @@ def test_the_estimate_is_right_and_its_intervals_cover(seed: int, target: int) -
     """100 runs: the mean within 4 errors and 5% of bias, coverage between 88 and 99%."""
     problem = enumerated(seed)
     exact, method = problem.exact(target), MHIS(temperature=2.0, chains=8)
-    runs = summarise(replicate(problem, target, method, budget=8 * 250, count=100), exact)
+    runs = summarise(replicate(problem, target, method, budget=8 * 160, count=100), exact)
     assert abs(runs.mean - exact) < 4 * runs.error + 0.05 * exact
     assert 0.88 <= runs.covered / runs.given <= 0.99
     assert runs.given >= 0.6 * runs.enough

@@ -102,7 +102,11 @@ def test_another_solver_finds_the_same_vector() -> None:
         h[region.target] = 0
         constraint = {"type": "ineq", "fun": lambda x, G=G, h=h.numpy(): G @ x + h}
         other = optimize.minimize(
-            lambda x: x @ x, 1.1 * u.numpy() + 0.1, constraints=constraint, method="SLSQP", tol=1e-12
+            lambda x: x @ x,
+            1.1 * u.numpy() + 0.1,
+            constraints=constraint,
+            method="SLSQP",
+            tol=1e-12,
         )
         assert other.x == pytest.approx(u.numpy(), abs=1e-5)
 

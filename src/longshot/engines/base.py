@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -14,6 +14,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Runs a function on items."""
 

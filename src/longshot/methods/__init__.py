@@ -1,6 +1,7 @@
 """The estimators, one file each; importing them registers them."""
 
 from longshot.methods.base import METHODS, Method, make_method, settings_of
+from longshot.methods.conditional import Conditional
 from longshot.methods.gld import GLD
 from longshot.methods.itgis import ITGIS
 from longshot.methods.mhis import MHIS
@@ -13,6 +14,7 @@ __all__ = [
     "METHODS",
     "MHIS",
     "QLD",
+    "Conditional",
     "Method",
     "Naive",
     "make_method",

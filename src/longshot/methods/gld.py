@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from longshot.argmax import UNEMBED_BLOCK, Decider, readout
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
+from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
 from longshot.events import Event
 from longshot.methods.base import Activations, Clock, Method, register, settings_of
 from longshot.models import Model

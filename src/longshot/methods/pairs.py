@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from longshot.argmax import UNEMBED_BLOCK
+from longshot.evaluate.argmax import UNEMBED_BLOCK
 from longshot.methods.shortest import Ends, Region, column, interval
 
 TAIL_SHARE, TAIL_LEAST = 0.05, 20

@@ -21,9 +21,9 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from longshot.argmax import UNEMBED_BLOCK, Decider, readout
 from longshot.errors import LongshotError, unknown_name
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
+from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
 from longshot.events import Event, show_event
 from longshot.methods import shortest as directions
 from longshot.methods.base import (

@@ -1,6 +1,6 @@
 """The winners of many activations, at little more than the price of the matrix product.
 
-The same answer as `longshot.argmax.winners`, which decides whatever is close. The vocabulary is
+The same answer as `longshot.evaluate.winners`, which decides whatever is close. The vocabulary is
 folded into lanes: plain maxima down the lanes cost a twelfth of a maximum with its index, and the
 winner and the runner-up then come from the few lanes and from the winner's own.
 """
@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from longshot.argmax import Winners, readout, winners
+from longshot.evaluate.argmax import Winners, readout, winners
 from longshot.models import Model
 
 BLOCK = 256  # rows of one product: the logits stay in the cache

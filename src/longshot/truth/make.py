@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from longshot.errors import LongshotError
 from longshot.truth.result import Truth
@@ -21,6 +21,7 @@ from longshot.truth.tables import cell_name
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Anything that maps a function over items and yields results as they finish."""
 

@@ -11,9 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
-
-import torch
 
 from longshot.inputs import ProductInputs
 from longshot.models import Model
@@ -25,14 +22,7 @@ from longshot.truth.tally import Kind, Shard, Span, Tally
 # Some seconds of one core each: what a kill can lose.
 SHARD_LEAVES: dict[Kind, int] = {"brute": 2**14, "conditional": 2**19}
 
-
-class Sampler(Protocol):
-    """One kind of truth of one cell."""
-
-    leaves_per_unit: int
-
-    def unit(self, generator: torch.Generator) -> Tally:
-        """The sums over one unit's samples."""
+Sampler = Brute | Conditional
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,7 @@ class Cell:
     def sampler(self, kind: Kind) -> Sampler:
         """What draws one unit; made when first asked for."""
         if kind not in self._samplers:
-            make = Brute if kind == "brute" else Conditional
+            make: type[Sampler] = Brute if kind == "brute" else Conditional
             self._samplers[kind] = make(self.model, self.inputs)
         return self._samplers[kind]
 

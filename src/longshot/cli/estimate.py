@@ -1,0 +1,133 @@
+"""`longshot estimate`: one question, one panel. `longshot methods`: who can answer it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, fields
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.panel import Panel
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from longshot.api import estimate as estimate_one
+from longshot.cli.app import app, console
+from longshot.errors import LongshotError
+from longshot.estimate import Estimate
+from longshot.events import as_event, show_event
+from longshot.inputs import load_inputs
+from longshot.methods import METHODS
+from longshot.models import load_model
+
+Setting = str | int | float | None
+
+
+@app.command()
+def estimate(
+    model: Annotated[str, typer.Option(help="A model's name or path.")] = "mini-2l",
+    inputs: Annotated[str, typer.Option(help="A distribution's name, or a .toml file.")] = "camel",
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="The text of a token, or #ID; given several times: any of them."),
+    ] = None,
+    method: Annotated[str, typer.Option(help="See longshot methods.")] = "itgis",
+    budget: Annotated[int, typer.Option(help="Model calls, burn-in included.")] = 2**12,
+    seed: int = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the method: temperature=0.5; several times."),
+    ] = None,
+    corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Estimate how likely a target is.
+
+    Example: [bold]longshot estimate --model mini-2l --inputs camel --target " but"[/]
+    """
+    if not target:
+        raise LongshotError('Name a target, for example --target " but".')
+    language_model = load_model(model)
+    distribution = load_inputs(inputs, language_model, corpus)
+    tokens = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in target]
+    event = as_event(tokens, language_model)
+    with Progress(console=console, transient=True, disable=as_json) as progress:
+        bar = progress.add_task(method, total=1.0)
+        answer = estimate_one(
+            language_model, distribution, event, method=method, budget=budget, seed=seed,
+            progress=lambda share: progress.update(bar, completed=share),
+            **dict(_setting(s) for s in settings or []),
+        )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(answer.to_dict(), indent=2))
+    else:
+        title = f"{show_event(event, language_model)} after {distribution.name} on {model}"
+        console.print(Panel(_body(answer), title=Text(title), expand=False))
+
+
+def _setting(text: str) -> tuple[str, Setting]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise LongshotError(f"--set takes NAME=VALUE, such as temperature=0.5, not {text!r}.")
+    for read in (int, float):
+        try:
+            return name, read(value)
+        except ValueError:
+            continue
+    return name, None if value.lower() == "none" else value
+
+
+def _body(answer: Estimate) -> Group:
+    """What the panel says, the answer first."""
+    if answer.probability > 0:
+        headline = f"probability  {answer.probability:.3g}"
+    else:
+        headline = "probability  no hit"
+    lines = [Text(headline, style="bold")]
+    if answer.interval is not None:
+        low, high = answer.interval
+        lines.append(Text(f"95% interval {low:.2g} … {high:.2g}"))
+    else:
+        lines.append(Text(f"no interval  {answer.no_interval}"))
+    spent = answer.cost + answer.shared_cost
+    details = [f"{answer.hits} hits" if answer.hits is not None else ""]
+    if answer.effective_sample_size is not None:
+        details.append(f"worth {answer.effective_sample_size:.1f} equal ones")
+    if answer.acceptance_rate is not None:
+        details.append(f"acceptance {answer.acceptance_rate:.0%}")
+    lines += [
+        Text(f"method       {answer.method} {dict(answer.settings)}, seed {answer.seed}"),
+        Text(f"samples      {answer.samples}: {', '.join(d for d in details if d)}"),
+        Text(
+            f"cost         {spent.forwards} forwards, {spent.backwards} backwards, "
+            f"{spent.macs:.2g} multiply-accumulates, {spent.seconds:.1f} s"
+        ),
+    ]
+    lines += [Text(f"warning      {warning}", style="yellow") for warning in answer.warnings]
+    for witness in answer.witnesses[:3]:
+        lines.append(Text(f"witness      {witness.text!r}", style="green"))
+    return Group(*lines)
+
+
+@app.command()
+def methods(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the methods and their settings.
+
+    Example: [bold]longshot methods[/]
+    """
+    table = Table("method", "what it does", "settings", title="methods")
+    rows = []
+    for name, method in sorted(METHODS.items()):
+        summary = (method.__doc__ or "").splitlines()[0]
+        defaults = {f.name: f.default for f in fields(method) if f.default is not MISSING}
+        rows.append({"name": name, "summary": summary, "settings": defaults})
+        shown = ", ".join(f"{key}={value}" for key, value in defaults.items())
+        table.add_row(name, Text(summary), Text(shown))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        console.print(table)

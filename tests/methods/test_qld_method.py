@@ -1,0 +1,269 @@
+"""QLD as a method: on a model, at the edges, and where nothing can be searched for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import longshot as ls
+from longshot.errors import LongshotError
+from longshot.estimate import Estimate, Job
+from longshot.events import TokenIs
+from longshot.inputs import ProductInputs, TokenDistribution
+from longshot.methods.pairs import (
+    acceptance_intervals,
+    count_pairs,
+    intervals_against_strongest,
+    split,
+)
+from longshot.methods.qld import (
+    NO_INTERIOR,
+    NO_PAIR,
+    NOT_RARE,
+    QLD,
+    Strongest,
+    share,
+    strongest,
+)
+from longshot.methods.shortest import Region, column
+from longshot.models import Model
+from tests.methods.test_qld import everything
+from tests.toys import toy_model, toy_tokenizer
+
+VOCAB = 20
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return toy_model(3, vocab=VOCAB, width=8)
+
+
+@pytest.fixture(scope="module")
+def inputs() -> ProductInputs:
+    weights = torch.rand(VOCAB - 1, generator=torch.Generator().manual_seed(0)) + 0.05
+    wide = TokenDistribution.from_weights(range(1, VOCAB), weights)
+    return ProductInputs("toy", [TokenDistribution.fixed(0), wide, wide, wide])
+
+
+def run(model: Model, inputs: ProductInputs, target: int, **settings: object) -> Estimate:
+    return ls.estimate(model, inputs, target, method="qld", budget=300, **settings)
+
+
+def explicit(model: Model, inputs: ProductInputs, target: int, d: Tensor) -> int:
+    """Pairs in S, each unembedded in float64."""
+    shared = share(Job(model, inputs, (TokenIs(target),), 300), 1e-6)
+    A, mu, u = shared.whitened.A, shared.whitened.mu, shared.whitened.u
+    a = u @ d
+    v = ((a[:, None] - a[None])[..., None] * d + u[None]) @ A.mT + mu
+    logits = v @ model.unembedding.double() + model.unembedding_bias.double()
+    two = logits.topk(2)
+    wins = (two.indices[..., 0] == target) & (two.values[..., 0] > two.values[..., 1])
+    return int(wins.sum())
+
+
+def test_the_method_counts_all_pairs(model: Model, inputs: ProductInputs) -> None:
+    shared = share(Job(model, inputs, (TokenIs(1),), 300), 1e-6)
+    seen = 0
+    for target in range(VOCAB):
+        answer = run(model, inputs, target, direction="column")
+        if not answer.statistics:
+            continue
+        region = Region(shared.whitened.A, shared.rows, shared.mean_logits, target)
+        d = column(region) / column(region).norm()
+        count = explicit(model, inputs, target, d)
+        assert answer.statistics["pairs"] == count
+        if count:
+            assert answer.log_probability == pytest.approx(math.log(count / 300**2), abs=1e-12)
+            seen += 1
+    assert seen >= 4
+
+
+def test_the_screen_changes_nothing(model: Model, inputs: ProductInputs) -> None:
+    """The strongest rivals of each sample only save work, however few or wrong they are."""
+    shared = share(Job(model, inputs, (TokenIs(1),), 300), 1e-6)
+    for target in range(VOCAB):
+        region = Region(shared.whitened.A, shared.rows, shared.mean_logits, target)
+        parts = split(region, shared.whitened.u, column(region) / column(region).norm())
+        exact = acceptance_intervals(region, parts, everything(300))
+        for count in (1, 3, VOCAB):
+            top = strongest(model, shared.drawn.values, count)
+            outer = intervals_against_strongest(region, parts, top)
+            screened = acceptance_intervals(region, parts, outer)
+            assert count_pairs(parts.a, screened) == count_pairs(parts.a, exact)
+        wrong = Strongest(top.logits + 1, top.tokens, top.margin)  # the negative control
+        outer = intervals_against_strongest(region, parts, wrong)
+        if count_pairs(parts.a, exact).inside:
+            assert count_pairs(parts.a, outer).inside < count_pairs(parts.a, exact).inside
+
+
+@pytest.mark.parametrize("direction", ["shortest", "projection", "column", "conditional-mean"])
+def test_every_direction_answers(model: Model, inputs: ProductInputs, direction: str) -> None:
+    target = rare_target(model, inputs)
+    settings = {"direction": direction, "repetitions": 200, "sweeps": 8}
+    answer = run(model, inputs, target, **settings)
+    assert answer == without_seconds(run(model, inputs, target, **settings), answer)
+    assert answer.statistics["shortest"] > 0
+    assert answer.interval is None
+    assert "sampling noise" in str(answer.no_interval)
+    assert answer.settings["direction"] == direction
+    assert Estimate.from_dict(answer.to_dict()) == answer
+
+
+def rare_target(model: Model, inputs: ProductInputs) -> int:
+    """The nearest token that is not the mean's own."""
+    answers = [run(model, inputs, t) for t in range(VOCAB)]
+    far = [a.statistics.get("shortest", 0.0) or math.inf for a in answers]
+    return far.index(min(far))
+
+
+def without_seconds(answer: Estimate, like: Estimate) -> Estimate:
+    return replace(answer, cost=like.cost, shared_cost=like.shared_cost)
+
+
+def test_neighbours_change_nothing(model: Model, inputs: ProductInputs) -> None:
+    state = torch.get_rng_state()
+    together = ls.estimate_many(model, inputs, range(VOCAB), method="qld", budget=300)
+    for target, answer in enumerate(together):
+        alone = run(model, inputs, target)
+        assert without_seconds(alone, answer) == answer
+        assert alone.cost.macs == answer.cost.macs
+        assert alone.shared_cost.forwards == 300
+        assert alone.cost.forwards == 0
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_hits_are_those_of_plain_sampling(model: Model, inputs: ProductInputs) -> None:
+    targets = range(VOCAB)
+    ours = ls.estimate_many(model, inputs, targets, method="qld", budget=300)
+    plain = ls.estimate_many(model, inputs, targets, method="naive", budget=300)
+    assert [a.hits for a in ours] == [a.hits for a in plain]
+    assert [a.witnesses for a in ours] == [a.witnesses for a in plain]
+    assert all(("extrapolation" in str(a.warnings)) == (a.hits == 0) for a in ours)
+
+
+def test_a_usual_event_is_said_not_to_be_rare(model: Model, inputs: ProductInputs) -> None:
+    answers = ls.estimate_many(model, inputs, range(VOCAB), method="qld", budget=300)
+    (usual,) = [a for a in answers if NOT_RARE in a.warnings]
+    assert usual.hits is not None
+    assert usual.probability == pytest.approx(usual.hits / 300, rel=0.3)
+
+
+def test_fixed_inputs_are_certain(model: Model) -> None:
+    inputs = ProductInputs("fixed", [TokenDistribution.fixed(t) for t in (0, 4, 9)])
+    answers = ls.estimate_many(model, inputs, range(VOCAB), method="qld", budget=64)
+    certain = [a for a in answers if a.log_probability == 0]
+    assert len(certain) == 1
+    assert certain[0].hits == 64
+    others = [a for a in answers if a is not certain[0]]
+    assert all(a.log_probability == -math.inf and a.standard_error is None for a in others)
+    assert all(NO_PAIR in a.warnings or NO_INTERIOR in a.warnings for a in others)
+
+
+def test_one_sample_is_enough_not_to_fail(model: Model, inputs: ProductInputs) -> None:
+    (answer,) = ls.estimate_many(model, inputs, [5], method="qld", budget=1)
+    assert answer.log_probability in (0.0, -math.inf)
+    assert answer.standard_error is None
+
+
+def test_a_token_that_cannot_win(inputs: ProductInputs) -> None:
+    model = toy_model(3, vocab=VOCAB, width=8)
+    model.unembedding[:, 5] = model.unembedding[:, [2, 3, 4]].mean(1)
+    model.unembedding_bias[5] = model.unembedding_bias[[2, 3, 4]].min() - 1
+    model = toy_like(model)
+    answer = run(model, inputs, 5)
+    assert answer.log_probability == -math.inf
+    assert answer.standard_error is None
+    assert NO_INTERIOR in answer.warnings
+
+
+def toy_like(model: Model) -> Model:
+    """The same network behind new caches."""
+    return Model(model.name, model.network, model.tokenizer, model.context)
+
+
+def test_huge_logits_change_nothing(inputs: ProductInputs) -> None:
+    """Logits of ±1e4: the argmax is the same, so is the count."""
+    plain = toy_model(3, vocab=VOCAB, width=8)
+    huge = toy_model(3, vocab=VOCAB, width=8)
+    huge.unembedding.mul_(4096)
+    huge.unembedding_bias.mul_(4096)
+    huge = toy_like(huge)
+    shared = Job(plain, inputs, (TokenIs(1),), 300)
+    drawn = share(shared, 1e-6)
+    regions = [
+        (
+            Region(drawn.whitened.A, drawn.rows, drawn.mean_logits, t),
+            Region(drawn.whitened.A, 4096 * drawn.rows, 4096 * drawn.mean_logits, t),
+        )
+        for t in range(VOCAB)
+    ]
+    for small, large in regions:
+        u, w = (QLD()._pairs(r, scaled(drawn, r), torch.Generator()) for r in (small, large))
+        assert u[0] == w[0]
+    answers = ls.estimate_many(huge, inputs, range(VOCAB), method="qld", budget=300)
+    assert max(a.log_probability for a in answers) > math.log(0.1)
+
+
+def scaled(shared: object, region: Region) -> object:
+    factor = float(region.mean_logits.abs().max() / shared.mean_logits.abs().max())
+    top = shared.top._replace(logits=factor * shared.top.logits, margin=factor * shared.top.margin)
+    return shared._replace(top=top, rows=region.rows, mean_logits=region.mean_logits)
+
+
+def test_mistakes_are_said_before_anything_runs(model: Model, inputs: ProductInputs) -> None:
+    with pytest.raises(LongshotError, match="qld needs an event of a single token"):
+        ls.estimate(model, inputs, [1, 2], method="qld")
+    with pytest.raises(LongshotError, match="direction of qld named 'shorter'.*'shortest'"):
+        ls.estimate(model, inputs, 1, method="qld", direction="shorter")
+    with pytest.raises(LongshotError, match="epsilon must be positive"):
+        ls.estimate(model, inputs, 1, method="qld", epsilon=0)
+
+
+class HashNetwork:
+    """Activations that are a pseudo-random function of the input: nothing can be searched for."""
+
+    def __init__(self, vocab: int, width: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.embedding = torch.randn(vocab, 4, generator=generator)
+        self.unembedding = torch.randn(width, vocab, generator=generator)
+        self.unembedding_bias = None
+        self._mix = torch.randn(4 * 3, width, generator=generator, dtype=torch.float64)
+
+    def activation(self, embedded: Tensor) -> Tensor:
+        chaos = 1e6 * torch.sin(1e4 * (embedded.flatten(1).double() @ self._mix))
+        return torch.special.ndtri((chaos - chaos.floor()).clamp(1e-9, 1 - 1e-9)).float()
+
+    def macs(self, positions: int, prefix: int = 0) -> int:
+        return self._mix.numel()
+
+    def backward_macs(self, positions: int) -> int:
+        return self._mix.numel()
+
+
+def test_extrapolation_is_right_where_nothing_can_be_searched() -> None:
+    """Gaussian activations without structure: QLD sees what none of its samples shows.
+
+    The truth is the share among all 62³ inputs, itself a draw of the hash: 1/hits is its variance.
+    """
+    vocab, n = 62, 2**11
+    model = Model("hash", HashNetwork(vocab, 5), toy_tokenizer(vocab), 3)
+    letters = TokenDistribution.from_weights(range(vocab), torch.ones(vocab))
+    inputs = ProductInputs("letters", [letters] * 3)
+    everything = torch.tensor(list(itertools.product(range(vocab), repeat=3)))
+    v = model.network.activation(model.embed(everything))
+    wins = torch.bincount((v @ model.unembedding).argmax(1), minlength=vocab)
+    targets = [t for t in range(vocab) if 4 <= wins[t] <= len(everything) / n]
+    assert len(targets) >= 3
+    answers = ls.estimate_many(model, inputs, targets, method="qld", budget=n)
+    unseen = [(t, a) for t, a in zip(targets, answers, strict=True) if not a.hits]
+    assert len(unseen) >= 2
+    for target, answer in unseen:
+        assert answer.standard_error is not None
+        relative = answer.standard_error / answer.probability
+        error = answer.log_probability - math.log(wins[target] / len(everything))
+        assert abs(error) < 4 * math.sqrt(relative**2 + 1 / float(wins[target]))
