@@ -58,6 +58,8 @@ def estimate_many(
     """The same for several events at once: faster than one by one, with equal numbers."""
     if not isinstance(budget, Integral) or isinstance(budget, bool) or budget < 1:
         raise LongshotError(f"The budget is a whole number of model calls, not {budget!r}.")
+    if isinstance(events, str):  # or each of its letters would be an event
+        raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
     if settings and not isinstance(method, str):
         raise LongshotError(
             f"The method {method.name} brings its own settings; give {', '.join(settings)} to it, "
@@ -67,6 +69,11 @@ def estimate_many(
     language_model = load_model(model)
     if not isinstance(inputs, ProductInputs):
         inputs = load_inputs(inputs, language_model)
+    elif (token := max(int(p.support[-1]) for p in inputs.positions)) >= language_model.vocab_size:
+        raise LongshotError(
+            f"The inputs {inputs.name!r} use token {token}, which is outside "
+            f"{language_model.name}'s vocabulary of {language_model.vocab_size}."
+        )
     wanted = tuple(as_event(event, language_model) for event in events)
     if not wanted:
         return []

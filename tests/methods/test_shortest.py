@@ -98,13 +98,12 @@ def test_another_solver_finds_the_same_vector() -> None:
     for region in rare_regions(2):
         u = shortest_vector(region)
         assert u is not None
-        G, h = region.normals(torch.arange(40)).numpy(), region.h.clone()
-        h[region.target] = 0
-        constraint = {"type": "ineq", "fun": lambda x, G=G, h=h.numpy(): G @ x + h}
+        rivals = torch.tensor([i for i in range(40) if i != region.target])
+        G, h = region.normals(rivals).numpy(), region.h[rivals].numpy()
         other = optimize.minimize(
             lambda x: x @ x,
             1.1 * u.numpy() + 0.1,
-            constraints=constraint,
+            constraints=optimize.LinearConstraint(G, -h, math.inf),
             method="SLSQP",
             tol=1e-12,
         )

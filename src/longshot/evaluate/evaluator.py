@@ -2,7 +2,7 @@
 
 The only place that calls autograd; decisions are `argmax`'s. Rows run through the model in blocks
 of one fixed shape, so that a row's numbers do not depend on its neighbours. (To the last bit where
-the network's widths are multiples of 16: otherwise products round by a row's place in memory.)
+widths are multiples of 16 and heads of 4; odd products round by a row's place in memory.)
 """
 
 from __future__ import annotations

@@ -50,12 +50,14 @@ def logit_differences(
 
 
 def gaussian_tail(
-    delta: Float64[Tensor, " n"],
+    delta: Float64[Tensor, " n"], rounding: float = 0.0
 ) -> tuple[float, float, float, float | None]:
-    """μ, σ, log Φ(μ/σ) and the standard error of its exponential."""
+    """μ, σ, log Φ(μ/σ) and the standard error of its exponential.
+
+    A spread within `rounding` is none: the tail is all or nothing.
+    """
     mu, sigma = float(delta.mean()), float(delta.std(correction=0))
-    # Rounding leaves equal differences a spread of their last bits.
-    if sigma <= 1e-12 * abs(mu):
+    if sigma <= rounding:
         return mu, 0.0, 0.0 if mu >= 0 else -math.inf, None
     z = torch.tensor(mu / sigma, dtype=torch.float64)
     log_p = float(torch.special.log_ndtr(z))
@@ -82,7 +84,9 @@ class GLD(Method):
         estimates = []
         for event, delta in zip(job.events, differences, strict=True):
             clock = Clock()
-            mu, sigma, log_probability, standard_error = gaussian_tail(delta.double())
+            mu, sigma, log_probability, standard_error = gaussian_tail(
+                delta.double(), float(margin.max())
+            )
             near = delta >= -2 * margin  # what may have won; the decision is the decider's
             decider = Decider(job.model, [event])
             gaps = decider(drawn.values[near], torch.zeros(int(near.sum()), dtype=torch.int64))

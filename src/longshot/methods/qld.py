@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Float64
@@ -68,7 +68,7 @@ DEPENDENT = (
 STRONGEST = 32  # rivals that each sample is screened with
 DOUBTFUL = 3.0  # standard deviations: one false alarm in 190 targets
 
-Direction = Literal["shortest", "projection", "column", "conditional-mean"]
+DIRECTIONS = ("shortest", "projection", "column", "conditional-mean")
 
 
 class Whitened(NamedTuple):
@@ -129,7 +129,7 @@ class QLD(Method):
     """Quadratic Logit Decomposition."""
 
     name: ClassVar[str] = "qld"
-    direction: Direction = "shortest"
+    direction: str = "shortest"
     epsilon: float = 1e-6
     repetitions: int = 2000
     """Of the random constraint projection."""
@@ -149,8 +149,8 @@ class QLD(Method):
         require_positive(
             self, epsilon=self.epsilon, repetitions=self.repetitions, sweeps=self.sweeps
         )
-        if self.direction not in get_args(Direction):
-            raise unknown_name("direction of qld", self.direction, get_args(Direction))
+        if self.direction not in DIRECTIONS:
+            raise unknown_name("direction of qld", self.direction, DIRECTIONS)
         for event in job.events:
             if len(event.tokens) > 1:
                 raise LongshotError(

@@ -52,6 +52,10 @@ class Ends(NamedTuple):
 
 def interval(lead: Float64[Tensor, "n rival"], slope: Float64[Tensor, "*row rival"]) -> Ends:
     """The a between which lead + a·slope > 0 for every rival; ±inf where none binds."""
+    if not lead.shape[1]:
+        return Ends(
+            lead.new_full(lead.shape[:1], -math.inf), lead.new_full(lead.shape[:1], math.inf)
+        )
     bound = -lead / slope
     low = bound.masked_fill(slope <= 0, -math.inf).amax(1)
     high = bound.masked_fill(slope >= 0, math.inf).amin(1)

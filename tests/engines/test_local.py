@@ -1,0 +1,117 @@
+"""Local workers: one thread each, results as they finish, faults in a sentence."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from longshot.engines import LocalEngine, make_engine
+from longshot.errors import LongshotError
+from longshot.truth.shards import Runner
+from longshot.truth.tally import KINDS, Span, Stream
+from tests.engines.work import complain, die, sleep, threads
+from tests.truth.toys import toy_cell
+
+
+def test_one_worker_is_this_process_with_one_thread() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert list(LocalEngine(1).map(threads, [1, 2])) == [(i, 1, os.getpid()) for i in (1, 2)]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_items_are_taken_as_workers_become_free_and_may_be_endless() -> None:
+    taken = []
+
+    def items():  # type: ignore[no-untyped-def]
+        for i in itertools.count():
+            taken.append(i)
+            yield i
+
+    results = LocalEngine(2).map(threads, items())
+    found = list(itertools.islice(results, 4))
+    results.close()  # type: ignore[attr-defined]
+    assert len(taken) <= 4 + 2
+    assert sorted(item for item, _, _ in found)[:2] == [0, 1]
+    assert {count for _, count, _ in found} == {1}
+    assert os.getpid() not in {pid for _, _, pid in found}
+
+
+def test_two_workers_give_the_same_shards_as_one() -> None:
+    runner = Runner((toy_cell(),))
+    tasks = [(0, Span(Stream(kind, 0, 0), i, i + 1)) for kind in KINDS for i in range(3)]
+    alone = {shard.span: shard.tally for _, shard in LocalEngine(1).map(runner, tasks)}
+    together = {shard.span: shard.tally for _, shard in LocalEngine(2).map(runner, tasks)}
+    assert len(alone) == len(together) == 6
+    for span, tally in alone.items():
+        assert torch.equal(tally.total, together[span].total)
+        assert torch.equal(tally.squares, together[span].squares)
+        assert tally.near_ties == together[span].near_ties
+
+
+def test_what_goes_wrong_in_a_worker_is_told() -> None:
+    with pytest.raises(LongshotError, match="item 7 is not to my liking"):
+        list(LocalEngine(2).map(complain, [7]))
+    with pytest.raises(LongshotError, match="A worker process died"):
+        list(LocalEngine(2).map(die, [7]))
+
+
+def spend(seconds: float) -> None:
+    list(LocalEngine(2).map(sleep, [seconds, seconds]))
+
+
+def test_workers_do_not_outlive_a_parent_that_was_killed() -> None:
+    parent = multiprocessing.get_context("fork").Process(target=spend, args=(60,))
+    parent.start()
+    assert parent.pid is not None
+    deadline = time.monotonic() + 60
+    while len(workers := _children(parent.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    while not all(_is_asleep_in_python(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.join()
+    while any(_alive(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(workers) >= 2
+    assert not any(_alive(pid) for pid in workers)
+
+
+def _children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split(")")[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _is_asleep_in_python(pid: int) -> bool:
+    """Started far enough to have the thread that watches its parent."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+    except FileNotFoundError:
+        return True
+
+
+def test_engines_are_made_by_name() -> None:
+    assert make_engine("local", 3) == LocalEngine(3)
+    with pytest.raises(LongshotError, match="did you mean 'local'"):
+        make_engine("locl")
+    with pytest.raises(LongshotError, match="at least one worker"):
+        make_engine("local", 0)
+    with pytest.raises(LongshotError, match="Only the engine 'ray' takes an address"):
+        make_engine("local", 1, "auto")

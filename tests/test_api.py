@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import longshot
+from longshot.errors import LongshotError
+from longshot.estimate import Cost, Estimate
+from longshot.inputs import ProductInputs, TokenDistribution
+from longshot.methods import METHODS, make_method
+from longshot.models import Model
+
+INPUTS = ProductInputs(
+    "short",
+    [
+        TokenDistribution.fixed(0),
+        *[TokenDistribution.from_weights([1, 2, 3, 6], [4, 3, 2, 1])] * 3,
+    ],
+)
+
+
+def timeless(estimate: Estimate) -> Estimate:
+    """Without the seconds it took, which no two runs share."""
+    cost, shared = (replace(c, seconds=0.0) for c in (estimate.cost, estimate.shared_cost))
+    return replace(estimate, cost=cost, shared_cost=shared)
+
+
+def test_one_event_is_many_of_one(toy: Model) -> None:
+    one = longshot.estimate(toy, INPUTS, "c", method="naive", budget=64, seed=3)
+    (same,) = longshot.estimate_many(toy, INPUTS, ["c"], method="naive", budget=64, seed=3)
+    assert timeless(one) == timeless(same)
+    assert (one.event, one.seed, one.budget, one.method) == ("token:3", 3, 64, "naive")
+    assert one.cost + one.shared_cost != Cost()
+    other = longshot.estimate(toy, INPUTS, "c", method="naive", budget=64, seed=4)
+    assert timeless(other) != timeless(one)
+
+
+def test_events_come_back_in_order_and_none_is_no_work(toy: Model) -> None:
+    events = ["c", 1, ["a", 4]]
+    answers = longshot.estimate_many(toy, INPUTS, iter(events), method="naive", budget=16)
+    assert [a.event for a in answers] == ["token:3", "token:1", "token:1,4"]
+    assert longshot.estimate_many(toy, INPUTS, [], method="naive", budget=16) == []
+
+
+def test_settings_reach_the_method_by_name_or_in_the_object(toy: Model) -> None:
+    by_name = longshot.estimate(toy, INPUTS, 3, method="itgis", budget=64, temperature=2.5)
+    method = make_method("itgis", temperature=2.5)
+    by_object = longshot.estimate(toy, INPUTS, 3, method=method, budget=64)
+    assert by_name.settings["temperature"] == 2.5
+    assert timeless(by_name) == timeless(by_object)
+    with pytest.raises(LongshotError, match="itgis brings its own settings; give temperature"):
+        longshot.estimate(toy, INPUTS, 3, method=method, budget=64, temperature=1.0)
+
+
+@pytest.mark.parametrize("budget", [0, -5, True])
+def test_a_budget_is_a_number_of_calls(toy: Model, budget: int) -> None:
+    with pytest.raises(LongshotError, match=rf"model calls, not {budget}\."):
+        longshot.estimate(toy, INPUTS, 3, method="naive", budget=budget)
+
+
+def test_a_misspelt_method_or_setting_gets_the_nearest(toy: Model) -> None:
+    with pytest.raises(LongshotError, match="no method named 'itgsi'; did you mean 'itgis'"):
+        longshot.estimate(toy, INPUTS, 3, method="itgsi")
+    with pytest.raises(LongshotError, match="known: .*naive"):
+        longshot.estimate(toy, INPUTS, 3, method="zzzz")
+    with pytest.raises(LongshotError, match="setting of itgis .*did you mean 'temperature'"):
+        longshot.estimate(toy, INPUTS, 3, method="itgis", temprature=1.0)
+
+
+def test_bad_events_and_inputs_are_told_before_any_work(toy: Model) -> None:
+    with pytest.raises(LongshotError, match="list of events, not the text 'abc'"):
+        longshot.estimate_many(toy, INPUTS, "abc", method="naive")
+    with pytest.raises(LongshotError, match="outside toy-0's vocabulary"):
+        longshot.estimate(toy, INPUTS, 99, method="naive")
+    foreign = ProductInputs("foreign", [TokenDistribution.from_weights([1, 50], [1, 1])])
+    with pytest.raises(LongshotError, match="'foreign' use token 50, .* vocabulary of 8"):
+        longshot.estimate(toy, foreign, 3, method="naive", budget=4)
+    with pytest.raises(LongshotError, match="no model named 'mini-2'; did you mean 'mini-2l'"):
+        longshot.estimate("mini-2", "camel", 3)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_the_global_random_state_is_left_alone(toy: Model, name: str) -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    longshot.estimate(toy, INPUTS, 3, method=name, budget=256)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
+
+
+def test_progress_runs_from_something_to_one(toy: Model) -> None:
+    seen: list[float] = []
+    longshot.estimate_many(toy, INPUTS, [1, 3], method="itgis", budget=64, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == pytest.approx(1)
+
+
+def test_names_and_objects_are_the_same() -> None:
+    model = longshot.load_model("mini-1l")
+    inputs = longshot.load_inputs("camel", model)
+    by_object = longshot.estimate(model, inputs, " but", method="naive", budget=64)
+    by_name = longshot.estimate("mini-1l", "camel", " but", method="naive", budget=64)
+    assert timeless(by_name) == timeless(by_object)

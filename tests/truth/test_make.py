@@ -1,0 +1,182 @@
+"""The driver: goals, fair growth, and kill -9 at any moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from longshot.engines import LocalEngine
+from longshot.errors import LongshotError
+from longshot.truth import Truth
+from longshot.truth.make import Goal, Progress, make_truth, parse_count, parse_range
+from longshot.truth.shards import Cell, Runner
+from longshot.truth.store import Store
+from tests.truth.toys import named, toy_cell
+
+ONE = LocalEngine(1)
+
+
+def cells() -> list[Cell]:
+    return [toy_cell("leaf last", name="a"), toy_cell("two after the leaf", name="b")]
+
+
+def rows(path: Path) -> list[Any]:
+    """Everything that a store holds, in an order that does not depend on how it came about."""
+    with Store(path):
+        connection = sqlite3.connect(path)
+        found = connection.execute(
+            "SELECT cells.model, cells.inputs, kind, seed, half, start, stop, samples, leaves, "
+            "near_ties, sums FROM shards JOIN cells ON cell = id ORDER BY 1, 2, 3, 4, 5, 6"
+        ).fetchall()
+        connection.close()
+    return found
+
+
+def fill(path: Path, leaves: int = 12_000, shard_leaves: int = 500) -> None:
+    with Store(path, create=True) as store:
+        make_truth(cells(), store, ONE, Goal(leaves), shard_leaves=shard_leaves)
+
+
+def test_every_cell_reaches_its_leaves_in_two_equal_halves(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    with Store(tmp_path / "s", create=True) as store:
+        done = make_truth(
+            cells(), store, ONE, Goal(5000), shard_leaves=500, on_progress=lambda p: seen.append(p)
+        )
+        for cell in cells():
+            truth = Truth.from_shards(named(cell), store.shards(named(cell)))
+            assert truth.leaves >= 5000
+            assert truth.halves[0].leaves == truth.halves[1].leaves
+    assert done.share == 1
+    assert done.in_range >= 0
+    assert len(seen) == len(rows(tmp_path / "s")) + 1
+
+
+def test_a_second_run_has_nothing_to_do_and_a_longer_one_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path, 3000)
+    first = rows(path)
+    fill(path, 3000)
+    assert rows(path) == first
+    fill(path, 6000)
+    assert set(first) < set(rows(path))
+    fill(tmp_path / "at once", 6000)
+    assert rows(path) == rows(tmp_path / "at once")
+
+
+def test_gaps_are_filled_with_shards_of_any_size(tmp_path: Path) -> None:
+    """A run with larger shards goes around what is there; units are counted once."""
+    path = tmp_path / "s"
+    fill(path, 4000, shard_leaves=1500)
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM shards WHERE start = 0 AND half = 0")
+    connection.commit()
+    connection.close()
+    fill(path, 20_000, shard_leaves=4000)
+    with Store(path) as store:
+        for cell in cells():
+            by_half: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+            for span in store.spans(named(cell)):
+                by_half[span.stream.half].append((span.start, span.stop))
+            for ends in by_half.values():
+                assert ends[0][0] == 0
+                assert all(a[1] == b[0] for a, b in zip(ends, ends[1:], strict=False))
+
+
+def test_minutes_and_relative_error_end_the_work(tmp_path: Path) -> None:
+    with Store(tmp_path / "s", create=True) as store:
+        make_truth(cells(), store, ONE, Goal(minutes=1e-4), shard_leaves=500)
+        goal = Goal(relative_error=0.2, low=0.01, high=0.5)
+        make_truth(cells(), store, ONE, goal, shard_leaves=500)
+        for cell in cells():
+            truth = Truth.from_shards(named(cell), store.shards(named(cell)))
+            errors = truth.relative_error[truth.between(0.01, 0.5)]
+            assert float(errors.median()) <= 0.2
+
+
+def test_with_only_minutes_all_cells_grow(tmp_path: Path) -> None:
+    class Impatient:
+        """Ends after six shards, as the clock would."""
+
+        def map(self, function: Runner, items: Iterable[Any]) -> Iterator[Any]:
+            yield from (function(item) for item, _ in zip(items, range(6), strict=False))
+
+    with Store(tmp_path / "s", create=True) as store:
+        make_truth(cells(), store, Impatient(), Goal(minutes=60), shard_leaves=500)
+        # Of unlike size, so that the leaves are alike.
+        assert sorted(len(store.spans(named(cell))) for cell in cells()) == [2, 4]
+
+
+def test_plain_samples_make_truth_too(tmp_path: Path) -> None:
+    with Store(tmp_path / "s", create=True) as store:
+        make_truth(cells()[:1], store, ONE, Goal(500), kind="brute", shard_leaves=64)
+        truth = Truth.from_shards(named(cells()[0]), store.shards(named(cells()[0])))
+    assert truth.kind == "brute"
+    assert truth.samples == truth.leaves == 512
+    assert torch.equal(truth.tally.total, truth.tally.total.round())
+
+
+def kill_at_random(path: Path, delay: float) -> bool:
+    """Run the work in a process of its own and kill -9 it; False if it was done before."""
+    process = multiprocessing.get_context("fork").Process(target=fill, args=(path,))
+    process.start()
+    time.sleep(delay)
+    alive = process.is_alive()
+    if alive and process.pid is not None:
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    return alive
+
+
+def test_killed_twenty_times_it_ends_where_an_uninterrupted_run_does(tmp_path: Path) -> None:
+    """Moments are drawn over the time that a run takes, start-up and commits included."""
+    began = time.monotonic()
+    fill(tmp_path / "whole")
+    needed = time.monotonic() - began
+    expected, path = rows(tmp_path / "whole"), tmp_path / "killed"
+    clock, kills, partial = random.Random(7), 0, 0
+    while kills < 20:
+        kills += kill_at_random(path, clock.uniform(0, needed / 4))
+        if path.is_file() and path.stat().st_size and len(rows(path)) == len(expected):
+            path.unlink()  # done before the last kill: begin again
+        elif path.is_file() and path.stat().st_size:
+            partial += 0 < len(rows(path))
+    fill(path)
+    assert partial > 0
+    assert rows(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("2**10 leaves", 1024), ("1000", 1000), ("1e6 samples", 10**6), (" 2**26leaves ", 2**26)],
+)
+def test_counts_are_read_as_people_write_them(text: str, count: int) -> None:
+    assert parse_count(text) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["", "many", "2**", "1.5 leaves", "-3", "2**24 prefixes", "9" * 30]
+)
+def test_other_counts_are_refused(text: str) -> None:
+    with pytest.raises(LongshotError, match="number of leaves"):
+        parse_count(text)
+
+
+def test_goals_and_ranges_are_checked() -> None:
+    assert parse_range("1e-7:1e-4") == (1e-7, 1e-4)
+    for text in ("1e-7", "a:b", "1:2:3", ""):
+        with pytest.raises(LongshotError, match="no range"):
+            parse_range(text)
+    for wrong in ({}, {"leaves": 0}, {"minutes": -1.0}, {"leaves": 5, "low": 1.0, "high": 0.1}):
+        with pytest.raises(LongshotError):
+            Goal(**wrong)  # type: ignore[arg-type]
