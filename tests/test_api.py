@@ -64,9 +64,9 @@ def test_a_budget_is_a_number_of_calls(toy: Model, budget: int) -> None:
 def test_a_misspelt_method_or_setting_gets_the_nearest(toy: Model) -> None:
     with pytest.raises(LongshotError, match="no method named 'itgsi'; did you mean 'itgis'"):
         longshot.estimate(toy, INPUTS, 3, method="itgsi")
-    with pytest.raises(LongshotError, match="known: .*naive"):
+    with pytest.raises(LongshotError, match=r"known: .*naive"):
         longshot.estimate(toy, INPUTS, 3, method="zzzz")
-    with pytest.raises(LongshotError, match="setting of itgis .*did you mean 'temperature'"):
+    with pytest.raises(LongshotError, match=r"setting of itgis .*did you mean 'temperature'"):
         longshot.estimate(toy, INPUTS, 3, method="itgis", temprature=1.0)
 
 
@@ -76,7 +76,7 @@ def test_bad_events_and_inputs_are_told_before_any_work(toy: Model) -> None:
     with pytest.raises(LongshotError, match="outside toy-0's vocabulary"):
         longshot.estimate(toy, INPUTS, 99, method="naive")
     foreign = ProductInputs("foreign", [TokenDistribution.from_weights([1, 50], [1, 1])])
-    with pytest.raises(LongshotError, match="'foreign' use token 50, .* vocabulary of 8"):
+    with pytest.raises(LongshotError, match=r"'foreign' use token 50, .* vocabulary of 8"):
         longshot.estimate(toy, foreign, 3, method="naive", budget=4)
     with pytest.raises(LongshotError, match="no model named 'mini-2'; did you mean 'mini-2l'"):
         longshot.estimate("mini-2", "camel", 3)

@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longshot.errors import LongshotError
 from longshot.events import TokenIn, TokenIs, _as_token, as_event, member_table, show_event
 from longshot.models import Model
 
+unhurried = settings(deadline=None)  # a shared machine stalls now and then
 VOCAB = 7
 logit_rows = st.lists(
     st.one_of(st.integers(-3, 3).map(float), st.floats(-1e4, 1e4, width=32)),
@@ -21,6 +22,7 @@ logit_rows = st.lists(
 token_sets = st.sets(st.integers(0, VOCAB - 1), min_size=1, max_size=VOCAB - 1).map(frozenset)
 
 
+@unhurried
 @given(st.lists(logit_rows, min_size=1, max_size=5), token_sets)
 def test_an_event_is_what_its_definition_says(
     rows: list[list[float]], tokens: frozenset[int]
@@ -48,6 +50,7 @@ def test_a_tie_with_a_rival_is_no_win_and_a_tie_within_the_set_is() -> None:
     assert not TokenIs(2).occurs(above)
 
 
+@unhurried
 @given(logit_rows)
 def test_at_most_one_token_occurs(row: list[float]) -> None:
     logits = torch.tensor(row, dtype=torch.float64)
@@ -124,6 +127,7 @@ def test_empty_and_full_sets_are_refused(toy: Model) -> None:
         as_event("", toy)
 
 
+@unhurried
 @given(st.one_of(st.text(max_size=5), st.integers(), st.lists(st.integers(-2, 9), max_size=9)))
 def test_anything_of_the_right_type_is_an_event_or_one_error(toy: Model, value: object) -> None:
     try:

@@ -21,6 +21,7 @@ from longshot.numerics import (
     relative_error,
 )
 
+unhurried = settings(deadline=None)  # a shared machine stalls now and then
 INF = math.inf
 finite_logs = st.lists(st.floats(-700, 700), min_size=1, max_size=40)
 any_logs = st.lists(st.one_of(st.just(-INF), st.floats(-1e4, 1e4)), min_size=1, max_size=40)
@@ -33,6 +34,7 @@ def tensor(values: list[float]) -> torch.Tensor:
 # --- means and their errors
 
 
+@unhurried
 @given(any_logs)
 def test_log_mean_is_the_logarithm_of_the_mean(logs: list[float]) -> None:
     with mpmath.workdps(40):
@@ -47,6 +49,7 @@ def test_nan_is_an_error(function) -> None:
         function(tensor([0.0, math.nan, -INF]))
 
 
+@unhurried
 @given(
     st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 1e6)), min_size=2, max_size=40),
     st.floats(-1e4, 1e4),
@@ -68,6 +71,7 @@ def test_relative_error_is_none_where_nothing_tells_it() -> None:
     assert relative_error(tensor([2.0, 2.0, 2.0])) is None
 
 
+@unhurried
 @given(finite_logs, st.floats(-9e3, 9e3))
 def test_effective_size_lies_between_one_and_n_and_ignores_scale(
     logs: list[float], shift: float
@@ -79,6 +83,7 @@ def test_effective_size_lies_between_one_and_n_and_ignores_scale(
     assert effective_sample_size(zeros) == pytest.approx(size, rel=1e-12)
 
 
+@unhurried
 @given(st.floats(-1e4, 1e4), st.integers(1, 50))
 def test_equal_weights_are_worth_their_number(log_weight: float, n: int) -> None:
     assert effective_sample_size(tensor([log_weight] * n)) == pytest.approx(n, rel=1e-9)
@@ -113,6 +118,7 @@ def test_pareto_k_of_degenerate_tails() -> None:
     assert pareto_k(spread) == INF  # every value is nothing beside the next
 
 
+@unhurried
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=8), st.integers(1, 60), st.integers())
 def test_pareto_k_is_never_nan(values: list[float], n: int, seed: int) -> None:
     """Any spread of values with any number of ties."""
@@ -152,6 +158,7 @@ def test_the_binomial_interval_at_the_ends() -> None:
     assert binomial_interval(3, 10)[0] < low < 0.3 < high < binomial_interval(3, 10)[1]
 
 
+@unhurried
 @given(st.floats(-300, 5), st.floats(0, 50), st.floats(0, 1e4))
 def test_the_log_interval_is_a_multiple_on_either_side(
     log_p: float, error: float, freedom: float
@@ -204,6 +211,7 @@ def first(*parts: str | int) -> list[int]:
     return torch.randint(2**62, (4,), generator=derived_generator(*parts)).tolist()
 
 
+@unhurried
 @given(
     st.lists(st.one_of(st.integers(), st.text(max_size=4)), max_size=3),
     st.lists(st.one_of(st.integers(), st.text(max_size=4)), max_size=3),
@@ -246,7 +254,7 @@ def test_a_generator_is_the_same_in_every_process_and_leaves_the_global_one_alon
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(-(2**70), 2**70))
 def test_any_whole_number_is_a_seed(seed: int) -> None:
     assert first(seed) == first(seed) != first(seed + 1)

@@ -13,7 +13,7 @@ Small transformers that ship with `longshot`, so that every example runs without
 They have the paper's architecture (pre-layer-norm, learned positions, exact GELU, attention
 biases, untied unembedding) at a size where a rare output can be measured on a laptop: width 64,
 4 heads of 16, MLP 256, context 64, vocabulary 4096, with 1, 2 and 4 layers. They are for
-studying estimators of rare outputs, not for writing: they know grammar, not facts.
+studying estimators of rare outputs, not for writing: the samples below are fragments, no more.
 
 - Licence of the weights: MIT. No text is shipped; the sources and their licences are below.
 - One byte-level BPE tokenizer, `tokenizer.json`, which splits every digit.
@@ -69,17 +69,17 @@ def write_card(path: Path, result: dict[str, Any], manifest: dict[str, dict[str,
     parts = [
         INTRODUCTION,
         "## Held-out loss\n",
-        f"Nats a token, ± one standard error over windows of 63 predictions ({windows}) of text\n"
-        "that neither the models nor the tokenizer nor the token counts have seen: one piece in\n"
-        "fifty, of about 2000 characters each, by a hash. The pieces come from the same works as\n"
-        "the training text.\n",
+        f"Nats a token on windows of 63 predictions ({windows}),\n"
+        "± one standard error from the spread between blocks of 20 windows. The text is one piece\n"
+        "in fifty, of about 2000 characters, chosen by a hash; neither the models nor the tokenizer\n"
+        "nor the token counts have seen it, but it comes from the same works as what they saw.\n",
         _table(["model", *languages], losses),
         "Paired differences, on the same windows:\n",
         _table(["difference", *languages], differences),
         "## Training\n",
-        f"Windows by language: {mix}. AdamW (0.9, 0.95), batches of 128 windows, linear warm-up,\n"
-        "cosine decay to 2 % of the peak rate, gradients clipped at 1, weight decay 0.01 on\n"
-        "matrices, float32, seed 0.\n",
+        f"Windows by language: {mix}.\n"
+        "AdamW (0.9, 0.95), batches of 128 windows, linear warm-up, cosine decay to 2 % of the peak\n"
+        "rate, gradients clipped at 1, weight decay 0.01 on matrices, float32, seed 0.\n",
         _table(["model", "tokens", "steps", "peak rate"], training),
         COMMANDS,
         "## Samples\n",

@@ -1,8 +1,9 @@
 """Held-out losses, samples, and the model card: `python -m training.evaluate --work WORK`.
 
-The loss of a window is the mean over its 63 predictions; its standard error comes from the
-spread between windows, which do not overlap. Two depths are compared on the same windows, so
-the error of their difference is that of the paired differences.
+The loss of a window is the mean over its 63 predictions. Neighbouring windows come from one
+piece of text and are not independent, so the standard error comes from the spread between blocks
+of 20 windows. Two depths are compared on the same windows, so the error of their difference is
+that of the paired differences.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from training.tokenizer import begin_and_end
 from training.train import DEPTHS, mini_config
 
 WINDOWS = 2000  # of each language, or all there are
+BLOCK = 20  # windows; about two pieces of text
 BATCH = 50
 PROMPTS: dict[Language, str] = {
     "english": "The people of the United States",
@@ -48,7 +50,9 @@ class Mean:
 
     @staticmethod
     def of(values: Tensor) -> "Mean":
-        return Mean(values.mean().item(), (values.std() / math.sqrt(len(values))).item())
+        """The mean of `values`, its error from the means of blocks of neighbours."""
+        blocks = values[: len(values) // BLOCK * BLOCK].view(-1, BLOCK).mean(1)
+        return Mean(values.mean().item(), (blocks.std() / math.sqrt(len(blocks))).item())
 
     def __str__(self) -> str:
         return f"{self.value:.4f} ± {self.error:.4f}"

@@ -50,10 +50,9 @@ class Job:
         total = len(self.events)
         for start in range(0, total, most):
             events = self.events[start : start + most]
-            begun, share = start / total, len(events) / total
 
-            def report(done: float, begun: float = begun, share: float = share) -> None:
-                self.progress(begun + share * done)
+            def report(done: float, start: int = start, count: int = len(events)) -> None:
+                self.progress((start + count * done) / total)
 
             yield replace(self, events=events, progress=report)
 
@@ -145,6 +144,8 @@ class Estimate:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Estimate:
         values = {name: _from_plain(value) for name, value in plain.items()}
+        for name in ("settings", "statistics"):  # whose own keys may be anything
+            values[name] = {key: _from_plain(value) for key, value in plain[name].items()}
         values["witnesses"] = tuple(Witness(**witness) for witness in values["witnesses"])
         values["cost"] = Cost(**values["cost"])
         values["shared_cost"] = Cost(**values["shared_cost"])
@@ -162,7 +163,7 @@ def _plain(value: Any) -> Any:
 def _from_plain(value: Any) -> Any:
     """The inverse of `_plain`; a frozen estimate holds no lists, so every list was a tuple."""
     if isinstance(value, Mapping):
-        if value.keys() == {"number"} and isinstance(value["number"], str):
+        if value.keys() == {"number"} and value["number"] in ("inf", "-inf", "nan"):
             return float(value["number"])
         return {name: _from_plain(item) for name, item in value.items()}
     return tuple(_from_plain(item) for item in value) if isinstance(value, list) else value

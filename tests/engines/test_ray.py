@@ -58,7 +58,7 @@ def test_ray_gives_the_same_shards_although_a_worker_is_killed(
 
 
 def test_what_goes_wrong_in_a_task_is_told(cluster: RayEngine) -> None:
-    with pytest.raises(LongshotError, match="^item 7 is not to my liking$"):
+    with pytest.raises(LongshotError, match=r"^item 7 is not to my liking$"):
         list(cluster.map(complain, [7]))
 
 

@@ -25,10 +25,6 @@ from tests.toys import toy_network, toy_tokenizer
 
 Writer = Callable[[Path, GeluTransformer], Path]
 formats = pytest.mark.parametrize("write", [write_ours, write_theirs])
-shipped = pytest.mark.skipif(
-    not all((ZOO / name / "model.safetensors").is_file() for name in ZOO_NAMES),
-    reason="the trained weights of the zoo are not in this checkout yet",
-)
 
 
 @formats
@@ -155,13 +151,11 @@ def test_a_tokenizer_s_name_that_is_no_repository(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-@shipped
 @pytest.mark.parametrize(("name", "layers"), [("mini-1l", 1), ("mini-2l", 2), ("mini-4l", 4)])
 def test_the_zoo(name: str, layers: int) -> None:
-    start = time.perf_counter()
+    start = time.process_time()  # a busy machine is not this model's fault
     model = load_model(name)
-    seconds = time.perf_counter() - start
-    assert seconds < 1
+    assert time.process_time() - start < 1
     assert (ZOO / name / "model.safetensors").stat().st_size < 4_000_000
     assert (model.vocab_size, model.width, model.context, model.source) == (4096, 64, 64, "shipped")
     assert model.network.config.layers == layers  # type: ignore[attr-defined]
@@ -169,18 +163,17 @@ def test_the_zoo(name: str, layers: int) -> None:
     assert model.licence != "unknown"
 
 
-@shipped
-def test_the_zoo_has_learnt_to_read() -> None:
-    """A real model, not noise: the end of a common phrase is what one expects."""
-    model = load_model("mini-4l")
-    for text, expected in (("for i in", " range"), ("import numpy as", " np")):
+@pytest.mark.parametrize("name", ZOO_NAMES)
+def test_the_zoo_has_learnt_to_read(name: str) -> None:
+    """Real models, not noise: the next word of a common phrase is among the first guesses."""
+    model = load_model(name)
+    for text, expected in (("for i in", " range"), ("The United", " States")):
         tokens = torch.tensor([[model.tokenizer.bos, *model.tokenizer.encode(text)]])
         logits = model.network.activation(model.embed(tokens)) @ model.unembedding
-        best = (logits + model.unembedding_bias)[0].topk(20).indices.tolist()
+        best = (logits + model.unembedding_bias)[0].topk(10).indices.tolist()
         assert expected in [model.tokenizer.texts[token] for token in best]
 
 
-@shipped
 def test_available_lists_all() -> None:
     rows = available()
     assert [row.name for row in rows[:3]] == list(ZOO_NAMES)

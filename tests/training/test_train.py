@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from longshot.models.gelu import GeluConfig
 from training import loss
 from training.data import Streams, heldout_windows
-from training.evaluate import sample, window_losses
+from training.evaluate import BLOCK, Mean, sample, window_losses
 from training.train import Settings, new_model, train
 
 CONFIG = GeluConfig(
@@ -115,3 +115,13 @@ def test_evaluation_of_an_untrained_model(streams: Streams) -> None:
     drawn = sample(model, [1, 5], end=0, seed=7)
     assert drawn == sample(model, [1, 5], end=0, seed=7)
     assert len(drawn) <= 6
+
+
+def test_errors_see_that_neighbouring_windows_are_alike() -> None:
+    generator = torch.Generator().manual_seed(0)
+    blocks = torch.randn(200, generator=generator, dtype=torch.float64)
+    alike = Mean.of(blocks.repeat_interleave(BLOCK))
+    assert alike.value == pytest.approx(blocks.mean().item())
+    assert alike.error == pytest.approx(1 / 200**0.5, rel=0.2)
+    alone = Mean.of(torch.randn(200 * BLOCK, generator=generator, dtype=torch.float64))
+    assert alone.error == pytest.approx(1 / (200 * BLOCK) ** 0.5, rel=0.2)

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def test_gaps_are_filled_with_shards_of_any_size(tmp_path: Path) -> None:
                 by_half[span.stream.half].append((span.start, span.stop))
             for ends in by_half.values():
                 assert ends[0][0] == 0
-                assert all(a[1] == b[0] for a, b in zip(ends, ends[1:], strict=False))
+                assert all(a[1] == b[0] for a, b in pairwise(ends))
 
 
 def test_minutes_and_relative_error_end_the_work(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_killed_twenty_times_it_ends_where_an_uninterrupted_run_does(tmp_path: P
         if path.is_file() and path.stat().st_size and len(rows(path)) == len(expected):
             path.unlink()  # done before the last kill: begin again
         elif path.is_file() and path.stat().st_size:
-            partial += 0 < len(rows(path))
+            partial += len(rows(path)) > 0
     fill(path)
     assert partial > 0
     assert rows(path) == expected

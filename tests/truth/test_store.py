@@ -40,6 +40,11 @@ def filled(path: Path, *shards: Shard) -> Path:
     return path
 
 
+def add_all(store: Store, starts: range) -> None:
+    for start in starts:
+        store.add(CELL, shard(start, start + 1))
+
+
 def spans(path: Path) -> list[Span]:
     with Store(path) as store:
         return store.spans(CELL)
@@ -166,8 +171,7 @@ def test_a_full_disk_loses_only_the_shard_in_hand(tmp_path: Path) -> None:
         (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
         store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(LongshotError, match="disk is full"):
-            for i in range(1, 100):
-                store.add(CELL, shard(i, i + 1))
+            add_all(store, range(1, 100))
         done = len(store.spans(CELL))
     assert done >= 1
     filled(path, *(shard(i, i + 1) for i in range(done, 20)))  # with room again it goes on
@@ -180,7 +184,7 @@ def test_a_full_disk_loses_only_the_shard_in_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["/proc", "/sys/kernel"])
 def test_a_folder_that_cannot_be_written_is_a_clear_error(folder: str) -> None:
     """Not by permissions: root, which tests may run as, has them all."""
-    with pytest.raises(LongshotError, match="The truth store .* failed"):
+    with pytest.raises(LongshotError, match=r"The truth store .* failed"):
         Store(Path(folder) / "here" / "store.sqlite", create=True)
 
 

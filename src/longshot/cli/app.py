@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 
@@ -18,9 +20,14 @@ app = typer.Typer(
 console = Console()
 
 
-@app.callback()  # without one, an app of a single command would lose that command's name
-def root() -> None:
+@app.callback()
+def root(
+    threads: Annotated[
+        int, typer.Option(min=1, help="Of torch; more than one helps wide models only.")
+    ] = 1,
+) -> None:
     """How likely is your language model's unlikeliest output?"""
+    torch.set_num_threads(threads)
 
 
 def run() -> None:

@@ -31,6 +31,7 @@ def demo(
 
     Example: [bold]longshot demo --model mini-4l --inputs english[/]
     """
+    torch.set_num_threads(1)  # products this small lose by sharing, on a busy machine badly
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model)
     generator = torch.Generator().manual_seed(seed)

@@ -174,7 +174,8 @@ class Run:
         log_weight = torch.cat([w[i] for w in self.log_weight])
         hit = log_z > -math.inf
         n, hits = len(log_z), int(hit.sum())
-        log_probability, error = log_mean(log_z), relative_error(log_z)
+        log_probability = min(log_mean(log_z), 0.0)  # an average of weights may pass 1
+        error = relative_error(log_z)
         size, k = effective_sample_size(log_z), pareto_k(log_z[hit])
         reason = no_interval(hits, size, k)
         return Estimate(

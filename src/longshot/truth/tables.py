@@ -42,9 +42,9 @@ def cell_name(model: Model, inputs: ProductInputs) -> CellName:
     )
 
 
-def table_path(cell: CellName, folder: Path = SHIPPED) -> Path:
-    """The file of a cell's table."""
-    return folder / f"{cell.model}-{cell.inputs}.safetensors"
+def table_path(cell: CellName, folder: Path | None = None) -> Path:
+    """The file of a cell's table, among the shipped ones by default."""
+    return (folder or SHIPPED) / f"{cell.model}-{cell.inputs}.safetensors"
 
 
 def load_truth(

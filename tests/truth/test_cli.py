@@ -1,0 +1,114 @@
+"""`longshot truth`, from making to the table in the docs, on a toy behind the shipped tokenizer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from longshot.cli import truth  # noqa: F401
+from longshot.cli.app import app
+from longshot.errors import LongshotError
+from longshot.models.checkpoints import ZOO
+from longshot.truth.store import Store
+from tests.checkpoint_files import write_config_and_weights
+from tests.toys import toy_network
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    write_config_and_weights(folder, toy_network(layers=1, vocab=4096, context=40))
+    shutil.copy(ZOO / "tokenizer.json", folder)
+    return folder
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["truth", *map(str, arguments)])
+    if isinstance(result.exception, LongshotError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def make(model: Path, store: Path, *more: object) -> str:
+    return run("make", "--model", model, "--inputs", "icl,hex", "--store", store, *more)
+
+
+def test_make_show_export_import_merge_and_table(model: Path, tmp_path: Path) -> None:
+    store, again = tmp_path / "store.sqlite", tmp_path / "again.sqlite"
+    goal = ("--until", "4000 leaves", "--shard", "2000")
+    printed = make(model, store, *goal)
+    assert "tokens seen in 1e-7:1e-4" in printed
+    summaries = json.loads(run("show", store, "--json"))
+    assert {row["inputs"] for row in summaries} == {"hex", "icl"}
+    assert all(row["leaves"] >= 4000 for row in summaries)
+    assert "0 leaves in" in make(model, store, *goal)
+    tables = tmp_path / "tables"
+    run("export", "--store", store, "--to", tables)
+    assert {path.name for path in tables.iterdir()} == {
+        "tiny-hex.safetensors",
+        "tiny-icl.safetensors",
+    }
+    for table in tables.iterdir():
+        run("import", table, "--store", again)
+    assert json.loads(run("show", again, "--json")) == json.loads(run("show", tables, "--json"))
+    assert "0 leaves in" in make(model, again, *goal)
+    other = tmp_path / "other.sqlite"
+    make(model, other, *goal, "--seed", 1)
+    assert "0 were there already" in run("merge", again, other)
+    assert all(r["leaves"] >= 8000 for r in json.loads(run("show", again, "--json")))
+    assert run("table", again).count("| tiny |") == 2
+    assert "tiny" in run("show", again)
+
+
+def test_the_papers_file_is_imported(model: Path, tmp_path: Path) -> None:
+    counts = torch.zeros(4096, dtype=torch.int64)
+    counts[7] = 2**32
+    file = tmp_path / "frequencies32-hex.pt"
+    torch.save(counts, file)
+    store = tmp_path / "store.sqlite"
+    run("import", file, "--model", model, "--store", store)
+    (row,) = json.loads(run("show", store, "--json"))
+    assert (row["kind"], row["samples"], row["inputs"]) == ("brute", 2**32, "hex")
+    with pytest.raises(LongshotError, match="--model M"):
+        run("import", file, "--store", store)
+
+
+def test_mistakes_are_sentences(model: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    for more, reason in (
+        ((), "Say when to stop"),
+        (("--until", "many"), "no number of leaves"),
+        (("--minutes", "1", "--range", "x"), "no range"),
+        (("--minutes", "1", "--kind", "brut"), "did you mean 'brute'"),
+        (("--minutes", "1", "--engine", "rai"), "did you mean 'ray'"),
+        (("--minutes", "1", "--workers", "0"), "at least one worker"),
+    ):
+        with pytest.raises(LongshotError, match=reason):
+            make(model, store, *more)
+    with pytest.raises(LongshotError, match="no distribution of inputs named 'hexx'"):
+        run("make", "--model", model, "--inputs", "hexx", "--minutes", "1", "--store", store)
+    with pytest.raises(LongshotError, match="There is no truth at"):
+        run("show", tmp_path / "absent")
+    with pytest.raises(LongshotError, match="no truth store at"):
+        run("export", "--store", tmp_path / "absent")
+
+
+def test_other_weights_cannot_continue_a_store(model: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store.sqlite"
+    goal = ("--until", "1000 leaves", "--shard", "500")
+    make(model, store, *goal)
+    other = tmp_path / "tiny"
+    write_config_and_weights(other, toy_network(1, layers=1, vocab=4096, context=40))
+    shutil.copy(ZOO / "tokenizer.json", other)
+    with Store(store) as before:
+        spans = [before.spans(cell) for cell in before.cells()]
+    with pytest.raises(LongshotError, match="different version of the model tiny"):
+        make(other, store, *goal)
+    with Store(store) as after:
+        assert [after.spans(cell) for cell in after.cells()] == spans
