@@ -24,7 +24,6 @@ from longshot.methods.pairs import (
     acceptance_intervals,
     count_pairs,
     intervals_against,
-    intervals_against_strongest,
     split,
 )
 from longshot.methods.qld import Shared, share
@@ -61,10 +60,8 @@ def literal_count(model: Model, shared: Shared, target: int, d: Tensor) -> int:
 def our_count(shared: Shared, region: Region, u_star: Tensor) -> int:
     """The same, as the method has it."""
     parts = split(region, shared.whitened.u, u_star / torch.linalg.vector_norm(u_star))
-    outer = intervals_against(region, parts, region.binding(u_star)).meet(
-        intervals_against_strongest(region, parts, shared.top)
-    )
-    return count_pairs(parts.a, acceptance_intervals(region, parts, outer)).inside
+    outer = intervals_against(region, parts, region.binding(u_star))
+    return count_pairs(parts.a, acceptance_intervals(region, parts, outer, shared.top)).inside
 
 
 def unseen(shared: Shared) -> list[int]:

@@ -253,7 +253,7 @@ def hard_rows(rows: int) -> tuple[Model, Tensor, list[Event]]:
     """Many activations near many boundaries: columns in tight clusters, the events among them."""
     g = torch.Generator().manual_seed(11)
     centres = torch.randn(24, 1, 10, generator=g).expand(-1, 9, -1).reshape(24, 90).contiguous()
-    model = linear(nudged(centres, g, 40), torch.zeros(90))
+    model = linear(nudged(centres, g, 1000), torch.zeros(90))
     events = [TokenIs(4), TokenIn(frozenset({14, 15})), TokenIs(24), TokenIs(50)]
     return model, torch.randn(rows, 24, generator=g), events
 
@@ -288,7 +288,12 @@ def test_the_answer_does_not_depend_on_rivals_neighbours_or_order() -> None:
 def test_winners_do_not_depend_on_neighbours() -> None:
     model, v, _ = hard_rows(200)
     whole = winners(model, v)
-    assert whole.near_ties > 10
+    two = (v.double() @ model.unembedding.double()).topk(2)
+    lead, margin = two.values[:, 0] - two.values[:, 1], readout(model).margin(v)
+    assert whole.token.tolist() == two.indices[:, 0].tolist()
+    assert whole.near_ties == int((lead <= margin).sum())
+    for low, high in ((0.1, 0.5), (0.5, 1), (1, 2), (2, 99)):  # leads on all sides of the margin
+        assert int(((lead > low * margin) & (lead <= high * margin)).sum()) > 3
     single = [winners(model, row[None]) for row in v]
     assert whole.token.tolist() == [int(one.token) for one in single]
     assert whole.near_ties == sum(one.near_ties for one in single)

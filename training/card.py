@@ -71,15 +71,15 @@ def write_card(path: Path, result: dict[str, Any], manifest: dict[str, dict[str,
         "## Held-out loss\n",
         f"Nats a token on windows of 63 predictions ({windows}),\n"
         "± one standard error from the spread between blocks of 20 windows. The text is one piece\n"
-        "in fifty, of about 2000 characters, chosen by a hash; neither the models nor the tokenizer\n"
-        "nor the token counts have seen it, but it comes from the same works as what they saw.\n",
+        "in fifty, of about 2000 characters, chosen by a hash; neither models nor tokenizer\n"
+        "nor token counts have seen it, but it comes from the same works as what they saw.\n",
         _table(["model", *languages], losses),
         "Paired differences, on the same windows:\n",
         _table(["difference", *languages], differences),
         "## Training\n",
         f"Windows by language: {mix}.\n"
-        "AdamW (0.9, 0.95), batches of 128 windows, linear warm-up, cosine decay to 2 % of the peak\n"
-        "rate, gradients clipped at 1, weight decay 0.01 on matrices, float32, seed 0.\n",
+        "AdamW (0.9, 0.95), batches of 128 windows, linear warm-up, cosine decay to 2 % of the\n"
+        "peak rate, gradients clipped at 1, weight decay 0.01 on matrices, float32, seed 0.\n",
         _table(["model", "tokens", "steps", "peak rate"], training),
         COMMANDS,
         "## Samples\n",

@@ -77,7 +77,7 @@ def qld(
         d = column(region)
     d = d / d.norm()
     parts = splitting(region, white.u, d)
-    intervals = acceptance_intervals(region, parts, everything(len(samples.v)))
+    intervals = acceptance_intervals(region, parts, everything(len(samples.v)), unknown(N))
     return count_pairs(parts.a, intervals), accepted_pairs(samples, white, d, target)
 
 
@@ -162,11 +162,11 @@ def test_few_rivals_leave_intervals_that_contain_the_exact_ones() -> None:
         region = samples.region(white, target)
         d = column(region) / column(region).norm()
         parts = split(region, white.u, d)
-        exact = acceptance_intervals(region, parts, everything(N))
+        exact = acceptance_intervals(region, parts, everything(N), unknown(N))
         outer = intervals_against(region, parts, torch.tensor([(target + 1) % VOCAB]))
         assert (outer.low <= exact.low + 1e-9).all()
         assert (outer.high >= exact.high - 1e-9).all()
-        screened = acceptance_intervals(region, parts, outer)
+        screened = acceptance_intervals(region, parts, outer, unknown(N))
         assert count_pairs(parts.a, screened) == count_pairs(parts.a, exact)
 
 
@@ -222,7 +222,7 @@ def samples_needed(alpha: float, p: float, seed: int) -> int:
     def seen(n: int) -> bool:
         parts = split(region, u[:n], d)
         outer = intervals_against(region, parts, torch.tensor([1]))
-        return count_pairs(parts.a, acceptance_intervals(region, parts, outer)).inside > 0
+        return count_pairs(parts.a, acceptance_intervals(region, parts, outer, unknown(n))).inside > 0
 
     high = 1
     while not seen(high):

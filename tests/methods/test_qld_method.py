@@ -91,11 +91,11 @@ def test_the_screen_changes_nothing(model: Model, inputs: ProductInputs) -> None
     for target in range(VOCAB):
         region = Region(shared.whitened.A, shared.rows, shared.mean_logits, target)
         parts = split(region, shared.whitened.u, column(region) / column(region).norm())
-        exact = acceptance_intervals(region, parts, everything(N))
+        exact = acceptance_intervals(region, parts, everything(N), unknown(N))
         for count in (1, 3, VOCAB):
             top = strongest(model, shared.drawn.values, count)
             outer = intervals_against_strongest(region, parts, top)
-            screened = acceptance_intervals(region, parts, outer)
+            screened = acceptance_intervals(region, parts, outer, unknown(N))
             assert count_pairs(parts.a, screened) == count_pairs(parts.a, exact)
         wrong = Strongest(top.logits + 1, top.tokens, top.margin)  # the negative control
         outer = intervals_against_strongest(region, parts, wrong)

@@ -253,9 +253,7 @@ class Decider:
             return torch.ones(len(rows.v), dtype=torch.bool)
         columns, bias = self.readout.rows[rivals], self.readout.bias[rivals]
         logits = torch.nn.functional.linear(rows.v, columns, bias)
-        is_member = (self.members[:, :, None] == rivals).any(1)
-        if is_member.any():
-            logits.masked_fill_(is_member[rows.owner], -math.inf)
+        # A rival that is an event's own token does not exceed the best of them but by rounding.
         return logits.amax(1) - rows.own <= 2 * rows.margin
 
     def _decide(self, rows: Rows) -> Float64[Tensor, " rows"]:

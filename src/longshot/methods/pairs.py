@@ -6,10 +6,12 @@ S is convex, so a_i·d + b_j ∈ S is l_j < a_i < r_j with
 
 and the count is a search of the ends in the sorted a.
 
-**Few b meet the vocabulary.** The rivals that bind at the shortest vector, and the tokens that lead
-at the sample u_j itself (known from one unembedding for all targets), give an interval that
-contains (l_j, r_j). If it holds no a_i, b_j is done; only the others meet every rival. So each pair
-is decided as the whole vocabulary decides it.
+**Few b meet many rivals.** The rivals that bind at the shortest vector, and the tokens that lead at
+the sample u_j itself (known from one unembedding for all targets), give an interval that contains
+(l_j, r_j). If it holds no a_i, b_j is done. The others meet further rivals, those first on whom the
+target gains least along d, until it has left behind all that may follow: a token outside the
+strongest of u_j has at most a known logit there, so none with a large slope g_i·d is still ahead
+when the interval begins. So each pair is decided as the whole vocabulary decides it.
 
 **The error.** a and b come from one sample: the share is a one-sample V-statistic, and
 
@@ -27,18 +29,18 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from longshot.evaluate.argmax import UNEMBED_BLOCK
 from longshot.methods.shortest import Ends, Region, column, interval
 
+ROWS, RIVALS = 1024, 256  # of one look: the leads stay in the cache
 TAIL_SHARE, TAIL_LEAST = 0.05, 20
 
 
 class Strongest(NamedTuple):
-    """The largest logits of each sample, with what rounding may have done to them."""
+    """The largest logits of each sample, and what no other logit of it exceeds."""
 
     logits: Float64[Tensor, "n rank"]
     tokens: Int64[Tensor, "n rank"]
-    margin: Float64[Tensor, " n"]
+    others: Float64[Tensor, " n"]
 
 
 class Split(NamedTuple):
@@ -66,24 +68,44 @@ def own_logits(region: Region, u: Float64[Tensor, "n width"]) -> Float64[Tensor,
 def intervals_against(region: Region, parts: Split, rivals: Int64[Tensor, " rival"]) -> Ends:
     """What a few rivals leave of each line a·d + b_j."""
     slope = parts.slopes[rivals]
-    return interval(region.leads_over(rivals, parts.u) - parts.a[:, None] * slope, slope)
+    region.macs += parts.u.numel() * len(rivals)
+    lead = torch.addmm(region.h[rivals], parts.u, region.normals(rivals).mT)
+    return interval(lead - parts.a[:, None] * slope, slope)
 
 
-def intervals_against_strongest(region: Region, parts: Split, top: Strongest) -> Ends:
-    """What the rivals that are strongest at each u_j leave of its line, rounding in its favour."""
-    slope = parts.slopes[top.tokens]
-    own = own_logits(region, parts.u) + top.margin
-    lead = own[:, None] - top.logits - parts.a[:, None] * slope
-    return interval(lead.masked_fill_(top.tokens == region.target, math.inf), slope)
-
-
-def acceptance_intervals(region: Region, parts: Split, outer: Ends) -> Ends:
+def acceptance_intervals(region: Region, parts: Split, outer: Ends, top: Strongest) -> Ends:
     """(l_j, r_j) for each b_j: exact, but left as `outer` where that already holds no a_i."""
     low, high = outer.low.clone(), outer.high.clone()
-    undecided = count_inside(parts.a.sort().values, outer).nonzero()[:, 0]
-    for rows in undecided.split(UNEMBED_BLOCK):
-        low[rows], high[rows] = region.interval(parts.b(rows), parts.slopes)
+    sorted_a, order = parts.a.sort().values, parts.slopes.argsort()
+    undecided = count_inside(sorted_a, outer).nonzero()[:, 0]
+    for rows in undecided.split(ROWS):
+        ends = Ends(low[rows], high[rows]).meet(against_strongest(region, parts, top, rows))
+        ahead = top.others[rows] - own_logits(region, parts.u[rows])
+        v = parts.b(rows) @ region.A.mT
+        region.macs += len(rows) * region.A.numel()
+        for rivals in order.split(RIVALS):
+            # On these and on all that follow the target gains at least `gain` along d.
+            step, gain = ends.low - parts.a[rows], float(parts.slopes[rivals[0]])
+            followed = (step <= 0) | (step * gain <= ahead) if gain > 0 else ahead > -math.inf
+            open_ = (followed & (count_inside(sorted_a, ends) > 0)).nonzero()[:, 0]
+            if not len(open_):
+                break
+            found = interval(region.leads_over(rivals, v[open_]), parts.slopes[rivals])
+            ends.low[open_] = ends.low[open_].maximum(found.low)
+            ends.high[open_] = ends.high[open_].minimum(found.high)
+        low[rows], high[rows] = ends
     return Ends(low, high)
+
+
+def against_strongest(
+    region: Region, parts: Split, top: Strongest, rows: Int64[Tensor, " some"]
+) -> Ends:
+    """What the rivals that are strongest at some u_j leave of their lines."""
+    tokens = top.tokens[rows]
+    slope = parts.slopes[tokens]
+    own = own_logits(region, parts.u[rows])
+    lead = own[:, None] - top.logits[rows] - parts.a[rows, None] * slope
+    return interval(lead.masked_fill_(tokens == region.target, math.inf), slope)
 
 
 def count_inside(sorted_a: Float64[Tensor, " n"], intervals: Ends) -> Int64[Tensor, " m"]:

@@ -41,7 +41,6 @@ from longshot.methods.pairs import (
     acceptance_intervals,
     count_pairs,
     intervals_against,
-    intervals_against_strongest,
     own_logits,
     split,
     tail_dependence,
@@ -65,7 +64,7 @@ DEPENDENT = (
     "The parts that QLD presumes independent are dependent where it matters (z = {:.1f} for the "
     "level and {:.1f} for the spread of one in the tail of the other): the bias may be large."
 )
-STRONGEST = 32  # rivals that each sample is screened with
+STRONGEST = 64  # tokens that each sample is screened with
 DOUBTFUL = 3.0  # standard deviations: one false alarm in 190 targets
 
 DIRECTIONS = ("shortest", "projection", "column", "conditional-mean")
@@ -91,12 +90,15 @@ def whiten(v: Float[Tensor, "n width"], epsilon: float) -> Whitened:
 
 
 def strongest(model: Model, v: Float[Tensor, "n width"], count: int = STRONGEST) -> Strongest:
-    """From all logits, in blocks that stay in the cache."""
-    out = readout(model)
+    """From all logits, in blocks that stay in the cache; the largest again in float64."""
+    out, count = readout(model), min(count, model.vocab_size)
     v = v.to(out.dtype)
-    tops = [out.logits(rows).topk(min(count, model.vocab_size)) for rows in v.split(UNEMBED_BLOCK)]
-    logits = torch.cat([top.values for top in tops]).double()
-    return Strongest(logits, torch.cat([top.indices for top in tops]), out.margin(v))
+    tops = [out.logits(rows).topk(count) for rows in v.split(UNEMBED_BLOCK)]
+    tokens = torch.cat([top.indices for top in tops])
+    others = torch.cat([top.values[:, -1] for top in tops]).double() + out.margin(v)
+    if count == model.vocab_size:
+        others.fill_(-math.inf)
+    return Strongest(out.of(v.double(), tokens), tokens, others)
 
 
 class Shared(NamedTuple):
@@ -204,8 +206,8 @@ class QLD(Method):
         d = self._direction(region, u_star, inward, generator)
         parts = split(region, shared.whitened.u, d)
         binding = intervals_against(region, parts, region.binding(u_star))
-        outer = binding.meet(intervals_against_strongest(region, parts, shared.top))
-        pairs = count_pairs(parts.a, acceptance_intervals(region, parts, outer))
+        intervals = acceptance_intervals(region, parts, binding, shared.top)
+        pairs = count_pairs(parts.a, intervals)
         statistics = {"pairs": float(pairs.inside), "shortest": float(u_star.norm())}
         if not pairs.inside:
             warnings.append(NO_PAIR)

@@ -31,7 +31,6 @@ from torch import Tensor
 from longshot.errors import LongshotError
 
 TOLERANCE = 1e-10  # of a lead, relative to the logits' size
-PIECE = 2048  # rivals at once: their leads over a block of rows stay in the cache
 ADDED = 32  # rivals that join the working set at once
 SHRINK = 0.99  # Algorithm 4's pull towards 0
 PROJECTION_TOLERANCE = 1e-2  # a tighter one spends its steps on last digits instead of shrinking
@@ -52,15 +51,18 @@ class Ends(NamedTuple):
 
 def interval(lead: Float64[Tensor, "n rival"], slope: Float64[Tensor, "*row rival"]) -> Ends:
     """The a between which lead + a·slope > 0 for every rival; ±inf where none binds."""
+    none = lead.new_full(lead.shape[:1], math.inf)
     if not lead.shape[1]:
-        return Ends(
-            lead.new_full(lead.shape[:1], -math.inf), lead.new_full(lead.shape[:1], math.inf)
-        )
-    bound = -lead / slope
-    low = bound.masked_fill(slope <= 0, -math.inf).amax(1)
-    high = bound.masked_fill(slope >= 0, math.inf).amin(1)
-    flat = slope == 0  # a rival that a cannot move: ahead for good, or never
-    return Ends(low, high.masked_fill(((lead <= 0) & flat).any(1), -math.inf))
+        return Ends(-none, none)
+    ratio = lead / slope
+    rising, falling = slope > 0, slope < 0
+    if rising.all():
+        return Ends(-ratio.amin(1), none)
+    low = -ratio.masked_fill(~rising, math.inf).amin(1)
+    high = -ratio.masked_fill(~falling, -math.inf).amax(1)
+    if (flat := ~(rising | falling)).any():  # a rival that a cannot move: ahead for good, or never
+        high = high.masked_fill(((lead <= 0) & flat).any(1), -math.inf)
+    return Ends(low, high)
 
 
 class Region:
@@ -90,24 +92,12 @@ class Region:
         """g_i·u + h_i over every rival; +inf over the target itself."""
         return self.slopes(u) + self.h
 
-    def interval(self, u: Float64[Tensor, "n width"], slopes: Float64[Tensor, " vocab"]) -> Ends:
-        """Where each line u + a·e lies in S, with `slopes` those of e."""
-        self.macs += len(u) * (self.rows.numel() + self.A.numel())
-        v = u @ self.A.mT
-        own = v @ self.rows[self.target]
-        ends = Ends(torch.full_like(own, -math.inf), torch.full_like(own, math.inf))
-        for some in torch.arange(len(self.h)).split(PIECE):
-            here = slice(int(some[0]), int(some[-1]) + 1)
-            lead = own[:, None] - torch.addmm(-self.h[here], v, self.rows[here].mT)
-            ends = ends.meet(interval(lead, slopes[here]))
-        return ends
-
     def leads_over(
-        self, rivals: Int64[Tensor, " rival"], u: Float64[Tensor, "n width"]
+        self, rivals: Int64[Tensor, " rival"], v: Float64[Tensor, "n width"]
     ) -> Float64[Tensor, "n rival"]:
-        """g_i·u + h_i over a few rivals."""
-        self.macs += u.numel() * len(rivals)
-        return torch.addmm(self.h[rivals], u, self.normals(rivals).mT)
+        """g_i·u + h_i over some rivals, at v = A·u."""
+        self.macs += v.numel() * len(rivals)
+        return torch.addmm(self.h[rivals], v, (self.rows[self.target] - self.rows[rivals]).mT)
 
     def normals(self, rivals: Int64[Tensor, " rival"]) -> Float64[Tensor, "rival width"]:
         """The g_i as rows."""

@@ -98,11 +98,12 @@ class Growing:
         """How much of its goal the cell has reached or in hand, 1 when it needs no more."""
         shares = [0.0]
         if goal.leaves is not None:
-            shares.append(2 * min(self.leaves) / goal.leaves)
+            half = goal.leaves / 2
+            shares.append(sum(min(leaves, half) for leaves in self.leaves) / goal.leaves)
         if goal.relative_error is not None:
             error = median_error(self.truth, goal.low, goal.high)
-            if error is not None:
-                shares.append((goal.relative_error / error) ** 2)
+            if error is not None:  # errors fall with the root of the work
+                shares.append((goal.relative_error / max(error, goal.relative_error)) ** 2)
         return min(max(shares), 1.0)
 
     def order(self, goal: Goal) -> tuple[float, int]:
