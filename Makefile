@@ -12,7 +12,7 @@ demo: .venv/.core ## set up and run the main job on the shipped models
 	$(BIN)/longshot demo
 
 test: .venv/.test ## set up and run every test
-	$(BIN)/python -m pytest -m "not long and not compat"
+	$(BIN)/python -m pytest --numprocesses 2 -m "not long and not compat"
 
 # pytest leaves with 5 when it finds no test; there may be none that is long.
 test-long: .venv/.test ## the same checks on far more data
@@ -41,7 +41,7 @@ bench: .venv/.test ## speed, each figure a ratio measured in one run
 	touch $@
 
 .venv/.test: .venv/.core
-	$(PIP) --editable ".[test,notebook]"
+	$(PIP) --editable ".[test,notebook,ray]"
 	touch $@
 
 .venv/.lint: .venv/.test

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
 
 import longshot
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.methods import METHODS, make_method
+from longshot.methods import make_method
 from longshot.models import Model
 
 INPUTS = ProductInputs(
@@ -80,14 +78,6 @@ def test_bad_events_and_inputs_are_told_before_any_work(toy: Model) -> None:
         longshot.estimate(toy, foreign, 3, method="naive", budget=4)
     with pytest.raises(LongshotError, match="no model named 'mini-2'; did you mean 'mini-2l'"):
         longshot.estimate("mini-2", "camel", 3)
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_the_global_random_state_is_left_alone(toy: Model, name: str) -> None:
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    longshot.estimate(toy, INPUTS, 3, method=name, budget=256)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
 
 
 def test_progress_runs_from_something_to_one(toy: Model) -> None:

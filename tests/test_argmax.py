@@ -263,7 +263,7 @@ def test_the_answer_does_not_depend_on_rivals_neighbours_or_order() -> None:
     owner = torch.arange(600) % len(events)
     usual = Decider(model, events)
     gap = usual(v, owner)
-    assert int(usual.near_ties.min()) > 3  # there is something to disagree on
+    assert int(usual.near_ties.min()) > 1  # there is something to disagree on
     assert int((gap > 0).sum()) > 3
     for rivals in (1, 5, RIVALS):
         taught = Decider(model, [*events, TokenIs(7), TokenIs(70)], rivals)

@@ -7,6 +7,7 @@ from longshot.events import Event, TokenIn, TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
+from longshot.truth import Truth, load_truth, pick_targets
 
 __all__ = [
     "METHODS",
@@ -22,9 +23,12 @@ __all__ = [
     "TokenDistribution",
     "TokenIn",
     "TokenIs",
+    "Truth",
     "Witness",
     "estimate",
     "estimate_many",
     "load_inputs",
     "load_model",
+    "load_truth",
+    "pick_targets",
 ]

@@ -118,11 +118,19 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
 
 
 def log_interval(
-    log_mean: float, relative_error: float, freedom: float, level: float = LEVEL
+    log_mean: float,
+    relative_error: float,
+    freedom: float,
+    *,
+    upward: float = 1.0,
+    level: float = LEVEL,
 ) -> tuple[float, float]:
-    """Student's interval on the log scale, where a skewed positive mean is nearly normal."""
+    """Student's interval on the log scale, where a skewed positive mean is nearly normal.
+
+    `upward` stretches its upper half, for means that are more often too low than too high.
+    """
     reach = float(stats.t.ppf((1 + level) / 2, max(freedom, 1.0))) * relative_error
-    return math.exp(min(log_mean - reach, 0.0)), math.exp(min(log_mean + reach, 0.0))
+    return math.exp(min(log_mean - reach, 0.0)), math.exp(min(log_mean + upward * reach, 0.0))
 
 
 def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor
 from longshot.methods.pairs import (
     Pairs,
     Split,
+    Strongest,
     acceptance_intervals,
     count_pairs,
     intervals_against,
@@ -59,6 +60,12 @@ def accepted_pairs(samples: Samples, white: Whitened, d: Tensor, target: int) ->
 def everything(n: int) -> Ends:
     """What is known of the intervals before any rival is seen."""
     return Ends(torch.full((n,), -math.inf).double(), torch.full((n,), math.inf).double())
+
+
+def unknown(n: int) -> Strongest:
+    """Nothing is known of the samples' logits: every b meets every rival."""
+    none = torch.empty(n, 0)
+    return Strongest(none.double(), none.long(), torch.full((n,), math.inf).double())
 
 
 def qld(
@@ -222,7 +229,9 @@ def samples_needed(alpha: float, p: float, seed: int) -> int:
     def seen(n: int) -> bool:
         parts = split(region, u[:n], d)
         outer = intervals_against(region, parts, torch.tensor([1]))
-        return count_pairs(parts.a, acceptance_intervals(region, parts, outer, unknown(n))).inside > 0
+        return (
+            count_pairs(parts.a, acceptance_intervals(region, parts, outer, unknown(n))).inside > 0
+        )
 
     high = 1
     while not seen(high):

@@ -69,7 +69,7 @@ def test_leads_are_differences_of_logits() -> None:
     rivals = torch.tensor([0, 1, 2, 4, 39])
     expected = logits[region.target] - logits[rivals]
     assert torch.allclose(region.leads(u)[rivals], expected)
-    assert torch.allclose(region.leads_over(rivals, u[None])[0], expected)
+    assert torch.allclose(region.leads_over(rivals, (region.A @ u)[None])[0], expected)
     assert region.leads(u)[region.target] == math.inf
 
 

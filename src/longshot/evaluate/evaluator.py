@@ -19,7 +19,8 @@ from longshot.evaluate.argmax import Decider, readout
 from longshot.events import Event, Score, member_table
 from longshot.models import Model
 
-BLOCK = 32  # rows of one model call: small enough for few chains, large enough for fast products
+BLOCK = 64  # rows of one model call: many enough for fast products, few enough for the cache
+GRAIN = 8  # the last block is filled up to a multiple of this: a few chains alone waste nothing
 
 
 class Evaluation(NamedTuple):
@@ -31,7 +32,7 @@ class Evaluation(NamedTuple):
 
 
 def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Tensor, "rows width"]:
-    """The activation before the unembedding of each input, in blocks of one shape."""
+    """The activation before the unembedding of each input, in blocks."""
     out = torch.empty(len(tokens), model.width, dtype=readout(model).dtype)
     with torch.no_grad():
         for start, block in _blocks(tokens, BLOCK):
@@ -103,13 +104,12 @@ class Evaluator:
 
 
 def _blocks(rows: Tensor, size: int) -> list[tuple[int, Tensor]]:
-    """`rows` in pieces of exactly `size`, the last filled up with copies of its first row."""
+    """`rows` in pieces of `size`, the last filled up by a few copies of its first row."""
     pieces = []
     for start in range(0, len(rows), size):
         piece = rows[start : start + size]
-        if len(piece) < size:
-            filler = piece[:1].expand(size - len(piece), *piece.shape[1:])
-            piece = torch.cat([piece, filler])
+        if missing := -len(piece) % GRAIN:
+            piece = torch.cat([piece, piece[:1].expand(missing, *piece.shape[1:])])
         pieces.append((start, piece))
     return pieces
 

@@ -77,35 +77,32 @@ def acceptance_intervals(region: Region, parts: Split, outer: Ends, top: Stronge
     """(l_j, r_j) for each b_j: exact, but left as `outer` where that already holds no a_i."""
     low, high = outer.low.clone(), outer.high.clone()
     sorted_a, order = parts.a.sort().values, parts.slopes.argsort()
+    own = own_logits(region, parts.u)
     undecided = count_inside(sorted_a, outer).nonzero()[:, 0]
     for rows in undecided.split(ROWS):
-        ends = Ends(low[rows], high[rows]).meet(against_strongest(region, parts, top, rows))
-        ahead = top.others[rows] - own_logits(region, parts.u[rows])
+        slope = parts.slopes[top.tokens[rows]]
+        lead = own[rows, None] - top.logits[rows] - parts.a[rows, None] * slope
+        lead.masked_fill_(top.tokens[rows] == region.target, math.inf)
+        ends = Ends(low[rows], high[rows]).meet(interval(lead, slope))
+        low[rows], high[rows] = ends
+        rows = rows[(count_inside(sorted_a, ends) > 0) & (top.others[rows] > -math.inf)]
         v = parts.b(rows) @ region.A.mT
         region.macs += len(rows) * region.A.numel()
         for rivals in order.split(RIVALS):
-            # On these and on all that follow the target gains at least `gain` along d.
-            step, gain = ends.low - parts.a[rows], float(parts.slopes[rivals[0]])
-            followed = (step <= 0) | (step * gain <= ahead) if gain > 0 else ahead > -math.inf
-            open_ = (followed & (count_inside(sorted_a, ends) > 0)).nonzero()[:, 0]
-            if not len(open_):
+            # The target gains at least `gain` on these and on all that follow: a b_j whose interval
+            # begins where that has made up for any deficit at u_j has met all that matter.
+            gain, step = float(parts.slopes[rivals[0]]), low[rows] - parts.a[rows]
+            if gain > 0:
+                kept = (step <= 0) | (step * gain <= top.others[rows] - own[rows])
+                rows, v = rows[kept], v[kept]
+            if not len(rows):
                 break
-            found = interval(region.leads_over(rivals, v[open_]), parts.slopes[rivals])
-            ends.low[open_] = ends.low[open_].maximum(found.low)
-            ends.high[open_] = ends.high[open_].minimum(found.high)
-        low[rows], high[rows] = ends
+            found = interval(region.leads_over(rivals, v), parts.slopes[rivals])
+            ends = Ends(low[rows], high[rows]).meet(found)
+            low[rows], high[rows] = ends
+            kept = count_inside(sorted_a, ends) > 0
+            rows, v = rows[kept], v[kept]
     return Ends(low, high)
-
-
-def against_strongest(
-    region: Region, parts: Split, top: Strongest, rows: Int64[Tensor, " some"]
-) -> Ends:
-    """What the rivals that are strongest at some u_j leave of their lines."""
-    tokens = top.tokens[rows]
-    slope = parts.slopes[tokens]
-    own = own_logits(region, parts.u[rows])
-    lead = own[:, None] - top.logits[rows] - parts.a[rows, None] * slope
-    return interval(lead.masked_fill_(tokens == region.target, math.inf), slope)
 
 
 def count_inside(sorted_a: Float64[Tensor, " n"], intervals: Ends) -> Int64[Tensor, " m"]:

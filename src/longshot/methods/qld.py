@@ -165,10 +165,9 @@ class QLD(Method):
         (target,) = event.members
         region = Region(shared.whitened.A, shared.rows, shared.mean_logits, target)
         pairs, statistics, warnings = self._pairs(region, shared, job.generator(self.name, event))
-        near = (
-            own_logits(region, shared.whitened.u) >= shared.top.logits[:, 0] - 2 * shared.top.margin
-        )
-        decider = Decider(job.model, [event])  # decides which of the samples themselves hit
+        best = shared.top.logits.amax(1)  # what comes near it, the decider decides
+        near = own_logits(region, shared.whitened.u) >= best - 1e-9 * (1 + best.abs())
+        decider = Decider(job.model, [event])
         gaps = decider(shared.drawn.values[near], torch.zeros(int(near.sum()), dtype=torch.int64))
         hit, tokens = gaps > 0, shared.drawn.tokens[near]
         if not hit.any():
