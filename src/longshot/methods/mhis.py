@@ -214,11 +214,11 @@ class Walk:
         log_weight = -scores / self.settings.temperature
         log_probability, error = ratio(log_weight, hit)
         hits, k = int(hit.sum()), pareto_k(log_weight[hit])
-        disagreement = r_hat(scores)
-        reason = no_interval(hit, disagreement)
+        worst = disagreement(log_weight, hit)
+        reason = no_interval(log_weight, hit, error, worst)
         warnings = () if hits else (NO_HIT,)
         statistics = {
-            "r_hat": disagreement,
+            "r_hat": worst,
             "independent_draws": autocorrelated_size(scores),
             "log_z": math.log(hit.numel()) - float(torch.logsumexp(log_weight.flatten(), 0)),
             "chains_with_hits": float(hit.any(1).sum()),
@@ -236,7 +236,7 @@ class Walk:
                 if error is not None and not reason
                 else None
             ),
-            no_interval=reason or (None if error is not None else "The chains show no spread."),
+            no_interval=reason,
             samples=hit.numel(),
             hits=hits,
             effective_sample_size=effective_sample_size(log_weight[hit]),
@@ -288,13 +288,33 @@ def ratio(
     return log_p, math.sqrt(chains / (chains - 1) * spread) if spread > 0 else None
 
 
-def no_interval(hit: Bool[Tensor, "chain step"], disagreement: float) -> str | None:
+def disagreement(
+    log_weight: Float64[Tensor, "chain step"], hit: Bool[Tensor, "chain step"]
+) -> float:
+    """The largest R-hat of what the ratio is made of: scores, weights and hits."""
+    weight = (log_weight - log_weight.max()).exp()
+    return max(r_hat(log_weight), r_hat(weight), r_hat(hit.double()))
+
+
+def no_interval(
+    log_weight: Float64[Tensor, "chain step"],
+    hit: Bool[Tensor, "chain step"],
+    error: float | None,
+    worst: float,
+) -> str | None:
     """Why the chains bear no interval, or None when they do."""
-    chains, with_hits = len(hit), int(hit.any(1).sum())
+    chains, with_hits, without = len(hit), int(hit.any(1).sum()), int((~hit).any(1).sum())
     if not with_hits:
         return "No sample hit."
     if with_hits < max(3, chains / 2):
         return f"Only {with_hits} of {chains} chains found the target."
-    if not disagreement < 1.2:
-        return f"The chains disagree (R-hat = {disagreement:.2f} ≥ 1.2)."
+    if without < max(3, chains / 2):
+        return f"Only {without} of {chains} chains left the target: nothing tells the normaliser."
+    if not worst < 1.1:
+        return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.1)."
+    k = pareto_k(log_weight.flatten())
+    if k is not None and k > 0.7:
+        return f"The normaliser's weights have a heavy tail (Pareto k = {k:.2f} > 0.7)."
+    if error is None or error > 0.5:
+        return "The chains differ too much for a standard error to be trusted."
     return None

@@ -78,14 +78,20 @@ def acceptance_intervals(region: Region, parts: Split, outer: Ends, top: Stronge
     low, high = outer.low.clone(), outer.high.clone()
     sorted_a, order = parts.a.sort().values, parts.slopes.argsort()
     own = own_logits(region, parts.u)
-    undecided = count_inside(sorted_a, outer).nonzero()[:, 0]
-    for rows in undecided.split(ROWS):
+
+    def narrow(rows: Tensor, lead: Tensor, slope: Tensor) -> Tensor:
+        """Apply some rivals to some b_j; whether any a_i is left inside."""
+        ends = Ends(low[rows], high[rows]).meet(interval(lead, slope))
+        low[rows], high[rows] = ends
+        return count_inside(sorted_a, ends) > 0
+
+    undecided = []
+    for rows in count_inside(sorted_a, outer).nonzero()[:, 0].split(ROWS):
         slope = parts.slopes[top.tokens[rows]]
         lead = own[rows, None] - top.logits[rows] - parts.a[rows, None] * slope
         lead.masked_fill_(top.tokens[rows] == region.target, math.inf)
-        ends = Ends(low[rows], high[rows]).meet(interval(lead, slope))
-        low[rows], high[rows] = ends
-        rows = rows[(count_inside(sorted_a, ends) > 0) & (top.others[rows] > -math.inf)]
+        undecided.append(rows[narrow(rows, lead, slope) & (top.others[rows] > -math.inf)])
+    for rows in torch.cat(undecided).split(ROWS) if undecided else ():
         v = parts.b(rows) @ region.A.mT
         region.macs += len(rows) * region.A.numel()
         for rivals in order.split(RIVALS):
@@ -93,15 +99,12 @@ def acceptance_intervals(region: Region, parts: Split, outer: Ends, top: Stronge
             # begins where that has made up for any deficit at u_j has met all that matter.
             gain, step = float(parts.slopes[rivals[0]]), low[rows] - parts.a[rows]
             if gain > 0:
-                kept = (step <= 0) | (step * gain <= top.others[rows] - own[rows])
-                rows, v = rows[kept], v[kept]
+                met = (step > 0) & (step * gain > top.others[rows] - own[rows])
+                rows, v = rows[~met], v[~met]
             if not len(rows):
                 break
-            found = interval(region.leads_over(rivals, v), parts.slopes[rivals])
-            ends = Ends(low[rows], high[rows]).meet(found)
-            low[rows], high[rows] = ends
-            kept = count_inside(sorted_a, ends) > 0
-            rows, v = rows[kept], v[kept]
+            left = narrow(rows, region.leads_over(rivals, v), parts.slopes[rivals])
+            rows, v = rows[left], v[left]
     return Ends(low, high)
 
 

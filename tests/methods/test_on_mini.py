@@ -1,0 +1,58 @@
+"""The samplers on a shipped model, against its shipped truth."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import longshot as ls
+from longshot.methods.itgis import ITGIS
+from longshot.methods.mhis import MHIS
+from tests.methods.replicas import Replicas, Summary, summarise
+
+TARGETS = ["quence", "ers", "r"]  # of probability 1e-3 to 3e-3, known to half a per cent
+
+
+def runs_of(
+    method: ls.Method, target: str, budget: int, count: int
+) -> tuple[Summary, float, float]:
+    model = ls.load_model("mini-1l")
+    inputs = ls.load_inputs("camel", model)
+    truth, token = ls.load_truth(model, inputs), model.tokenizer.single(target)
+    exact, error = float(truth.probability[token]), float(truth.standard_error[token])
+    assert error < 0.01 * exact
+    events = (ls.TokenIs(token),) * count
+    runs = method.estimate(Replicas(model, inputs, events, budget))
+    return summarise(runs, exact), exact, error
+
+
+def test_itgis_is_unbiased_and_its_intervals_cover() -> None:
+    """50 runs on each target: |z| < 4 (false alarm 6e-5 each), coverage of at least 88% in all."""
+    enough = given = covered = 0
+    for target in TARGETS:
+        runs, exact, error = runs_of(ITGIS(), target, budget=576, count=50)
+        assert abs(runs.mean - exact) < 4 * math.hypot(runs.error, error)
+        enough, given, covered = (
+            enough + runs.enough,
+            given + runs.given,
+            covered + runs.covered,
+        )
+    assert covered >= 0.88 * given
+    assert given >= 0.6 * enough
+
+
+def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
+    """Chains of 256 steps have not mixed here, and some never leave the target: they say so."""
+    runs, exact, _ = runs_of(MHIS(temperature=1.0, chains=8), "quence", 8 * 256, count=10)
+    assert runs.enough >= 8
+    assert runs.covered >= 0.88 * runs.given
+    assert not math.isclose(runs.mean, exact, rel_tol=1)
+
+
+def test_a_first_estimate_as_the_readme_has_it() -> None:
+    answer = ls.estimate("mini-1l", "camel", "quence", method="itgis", budget=1024, seed=0)
+    assert answer.interval is not None
+    low, high = answer.interval
+    assert low < 1.75e-3 < high
+    assert answer.probability == pytest.approx(1.75e-3, rel=0.5)
