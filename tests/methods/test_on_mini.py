@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 import longshot as ls
 from longshot.methods.itgis import ITGIS
 from longshot.methods.mhis import MHIS
@@ -31,7 +29,7 @@ def test_itgis_is_unbiased_and_its_intervals_cover() -> None:
     """50 runs on each target: |z| < 4 (false alarm 6e-5 each), coverage of at least 88% in all."""
     enough = given = covered = 0
     for target in TARGETS:
-        runs, exact, error = runs_of(ITGIS(), target, budget=576, count=50)
+        runs, exact, error = runs_of(ITGIS(), target, budget=1024, count=50)
         assert abs(runs.mean - exact) < 4 * math.hypot(runs.error, error)
         enough, given, covered = (
             enough + runs.enough,
@@ -47,12 +45,4 @@ def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
     runs, exact, _ = runs_of(MHIS(temperature=1.0, chains=8), "quence", 8 * 256, count=10)
     assert runs.enough >= 8
     assert runs.covered >= 0.88 * runs.given
-    assert not math.isclose(runs.mean, exact, rel_tol=1)
-
-
-def test_a_first_estimate_as_the_readme_has_it() -> None:
-    answer = ls.estimate("mini-1l", "camel", "quence", method="itgis", budget=1024, seed=0)
-    assert answer.interval is not None
-    low, high = answer.interval
-    assert low < 1.75e-3 < high
-    assert answer.probability == pytest.approx(1.75e-3, rel=0.5)
+    assert runs.mean > 10 * exact  # which is why

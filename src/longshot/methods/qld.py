@@ -120,7 +120,7 @@ def share(job: Job, epsilon: float) -> Shared:
     rows = out.rows.double()
     mean_logits = rows @ whitened.mu + out.bias.double()
     top = strongest(job.model, drawn.values)
-    macs = job.budget * (rows.numel() + 2 * whitened.A.numel())
+    macs = job.budget * (rows.numel() + 2 * whitened.A.numel()) + rows.shape[1] * top.tokens.numel()
     cost = drawn.cost + Cost(macs=macs, seconds=clock.seconds)
     return Shared(drawn, whitened, rows, mean_logits, top, cost)
 

@@ -79,7 +79,7 @@ class Region:
         self.macs = 0
         self.h = mean_logits[target] - mean_logits
         self.h[target] = math.inf  # no rival of its own
-        self.size = float(mean_logits.abs().max())
+        self.size = float(mean_logits.abs().max()) or 1.0
         self.tolerance = TOLERANCE * self.size
 
     def slopes(self, e: Float64[Tensor, " width"]) -> Float64[Tensor, " vocab"]:
@@ -168,7 +168,7 @@ def shortest_vector(region: Region) -> Float64[Tensor, " width"] | None:
         working = working[normals @ u + region.h[working] <= 1e3 * region.tolerance]
     raise LongshotError(
         f"qld: the shortest accepting vector of token {region.target} did not settle; "
-        f"a larger epsilon, or direction 'column', may help."
+        f"a larger epsilon may help."
     )
 
 
