@@ -1,0 +1,65 @@
+"""`longshot estimate` and `longshot methods`, run for real."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from longshot.cli import main  # noqa: F401 - puts the commands on the app
+from longshot.cli.app import app
+from longshot.errors import LongshotError
+from longshot.estimate import Estimate
+from longshot.methods import METHODS
+
+QUESTION = ["estimate", "--model", "mini-1l", "--inputs", "camel", "--budget", "256"]
+
+
+def run(*arguments: str) -> str:
+    return CliRunner().invoke(app, [*QUESTION, *arguments], catch_exceptions=False).output
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_answers_in_a_panel(method: str) -> None:
+    shown = run("--target", "quence", "--method", method)
+    assert "'quence' after camel on mini-1l" in shown
+    assert "probability" in shown
+    assert "interval" in shown
+    assert "multiply-accumulates" in shown
+
+
+def test_json_is_the_estimate_itself() -> None:
+    answer = Estimate.from_dict(json.loads(run("--target", "quence", "--json")))
+    assert answer.method == "itgis"
+    assert answer.budget == 256
+
+
+def test_settings_and_token_ids_and_sets() -> None:
+    answer = Estimate.from_dict(
+        json.loads(run("--target", "#84", "--target", "ers", "--set", "temperature=0.5", "--json"))
+    )
+    assert answer.settings["temperature"] == 0.5
+    assert answer.event == "token:84,448"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "Name a target"),
+        (("--target", "quence", "--method", "itgs"), "itgis"),
+        (("--target", "quence", "--set", "temperature"), "NAME=VALUE"),
+        (("--target", "quence", "--set", "temprature=1"), "temperature"),
+        (("--target", "two tokens at least"), "tokens"),
+        (("--target", "quence", "--budget", "0"), "budget"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(LongshotError, match=sentence):
+        run(*arguments)
+
+
+def test_methods_are_listed_with_their_settings() -> None:
+    rows = json.loads(CliRunner().invoke(app, ["methods", "--json"]).output)
+    assert {row["name"] for row in rows} == set(METHODS)
+    assert all(row["summary"] for row in rows)
