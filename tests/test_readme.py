@@ -17,7 +17,7 @@ README = (ROOT / "README.md").read_text()
 def test_python_blocks_run(code: str) -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("->") == 4
+    assert run.stdout.strip()
 
 
 def test_commands_and_links_exist() -> None:

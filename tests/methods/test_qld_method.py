@@ -248,3 +248,7 @@ def test_extrapolation_is_right_where_nothing_can_be_searched() -> None:
         relative = answer.standard_error / answer.probability
         error = answer.log_probability - math.log(wins[target] / len(everything))
         assert abs(error) < 4 * math.sqrt(relative**2 + 1 / float(wins[target]))
+    searched = [target for target, _ in unseen]
+    for method in ("itgis", "mhis"):
+        found = ls.estimate_many(model, inputs, searched, method=method, budget=n)
+        assert all(answer.probability < 1e-6 for answer in found)  # no hit, or one of no weight

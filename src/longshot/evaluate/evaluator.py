@@ -28,7 +28,7 @@ class Evaluation(NamedTuple):
 
     score: Float[Tensor, " rows"]
     activation: Float[Tensor, "rows width"]
-    gradient: Float[Tensor, "rows position width"] | None
+    gradient: Float[Tensor, "rows position embedding"] | None
 
 
 def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Tensor, "rows width"]:
@@ -61,7 +61,8 @@ class Evaluator:
         rows, width = len(tokens), self.model.width
         dtype = self.readout.dtype
         score, v = torch.empty(rows, dtype=dtype), torch.empty(rows, width, dtype=dtype)
-        slopes = torch.empty(*tokens.shape, width, dtype=dtype) if gradient else None
+        embedded_shape = (*tokens.shape, self.model.embedding.shape[1])
+        slopes = torch.empty(embedded_shape, dtype=dtype) if gradient else None
         for (start, block), (_, owners) in zip(
             _blocks(tokens, BLOCK), _blocks(owner, BLOCK), strict=True
         ):

@@ -132,7 +132,8 @@ class Run:
         self.job, self.settings, self.batch = job, settings, batch
         self.evaluator = Evaluator(job.model, job.events, settings.score)
         self.generators = [job.generator(settings.name, event) for event in job.events]
-        targets, length, width = len(job.events), job.inputs.length, job.model.width
+        targets, length = len(job.events), job.inputs.length
+        width = job.model.embedding.shape[1]
         groups = job.inputs.groups
         self.rows = [job.model.embedding[g.distribution.support].double() for g in groups]
         self.owner = torch.arange(targets).repeat_interleave(batch)
