@@ -65,12 +65,9 @@ def mini_config(name: str, vocab_size: int) -> GeluConfig:
 
 
 def new_model(config: GeluConfig, seed: int) -> GeluTransformer:
-    """The model at step 0: a function of the seed alone, all biases zero."""
+    """The model at step 0: a function of the seed alone."""
     model = GeluTransformer(config)
     model.initialise(torch.Generator().manual_seed(seed))
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            torch.nn.init.zeros_(module.bias)
     return model
 
 
