@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,10 @@ README = (ROOT / "README.md").read_text()
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
 def test_python_blocks_run(code: str) -> None:
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # as the tests themselves
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=one_thread
+    )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()
 
