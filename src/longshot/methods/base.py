@@ -17,6 +17,7 @@ from torch import Tensor
 from longshot.errors import LongshotError, unknown_name
 from longshot.estimate import Cost, Estimate, Job
 from longshot.evaluate import activations
+from longshot.events import Event
 
 NO_HIT = "No input produced the target: its probability is below what this budget can see."
 
@@ -30,6 +31,17 @@ class Method(ABC):
     @abstractmethod
     def estimate(self, job: Job) -> list[Estimate]:
         """One estimate for each of the job's events, in order."""
+
+    def answer(self, job: Job, event: Event, **found: Any) -> Estimate:
+        """An estimate: what was asked, of whom and how, with what was found."""
+        return Estimate(
+            method=self.name,
+            settings=settings_of(self),
+            event=event.key,
+            seed=job.seed,
+            budget=job.budget,
+            **found,
+        )
 
 
 METHODS: dict[str, type[Method]] = {}

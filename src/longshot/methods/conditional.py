@@ -29,7 +29,7 @@ from longshot.estimate import Cost, Estimate, Job, Problem, Witness, best_witnes
 from longshot.evaluate import Decider, winners
 from longshot.events import Event
 from longshot.inputs import ProductInputs
-from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive, settings_of
+from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
 from longshot.models import Model, PrefixNetwork
 from longshot.numerics import effective_sample_size, log_interval, log_mean, relative_error
 
@@ -176,12 +176,9 @@ class Conditional(Method):
             seconds=clock.seconds,
         )
         return [
-            Estimate(
-                method=self.name,
-                settings=settings_of(self),
-                event=tally.event.key,
-                seed=job.seed,
-                budget=job.budget,
+            self.answer(
+                job,
+                tally.event,
                 samples=len(prefixes),
                 hits=int((tally.mass > 0).sum()),
                 near_ties=near_ties,

@@ -25,7 +25,7 @@ from torch import Tensor
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
 from longshot.events import Event
-from longshot.methods.base import Activations, Clock, Method, register, settings_of
+from longshot.methods.base import Activations, Clock, Method, register
 from longshot.models import Model
 
 NO_INTERVAL = (
@@ -96,12 +96,9 @@ class GLD(Method):
             if not sigma:
                 warnings.append(NO_SPREAD)
             estimates.append(
-                Estimate(
-                    method=self.name,
-                    settings=settings_of(self),
-                    event=event.key,
-                    seed=job.seed,
-                    budget=job.budget,
+                self.answer(
+                    job,
+                    event,
                     log_probability=log_probability,
                     standard_error=standard_error,
                     no_interval=NO_INTERVAL,

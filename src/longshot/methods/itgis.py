@@ -38,7 +38,7 @@ from longshot.estimate import WITNESSES, Cost, Estimate, Job, Problem, best_witn
 from longshot.evaluate import Evaluator
 from longshot.events import Score
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive, settings_of
+from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
 from longshot.numerics import (
     effective_sample_size,
     log_interval,
@@ -182,12 +182,9 @@ class Run:
         error = relative_error(log_z)
         size, k = effective_sample_size(log_z), pareto_k(log_z[hit])
         reason = no_interval(hits, size, k, error)
-        return Estimate(
-            method=self.settings.name,
-            settings=settings_of(self.settings),
-            event=event.key,
-            seed=job.seed,
-            budget=job.budget,
+        return self.settings.answer(
+            job,
+            event,
             log_probability=log_probability,
             standard_error=None if error is None else error * math.exp(log_probability),
             interval=(

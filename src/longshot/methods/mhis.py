@@ -41,7 +41,7 @@ from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate import Evaluation, Evaluator
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
-from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive, settings_of
+from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
 from longshot.numerics import (
     autocorrelated_size,
     effective_sample_size,
@@ -223,12 +223,9 @@ class Walk:
             "log_z": math.log(hit.numel()) - float(torch.logsumexp(log_weight.flatten(), 0)),
             "chains_with_hits": float(hit.any(1).sum()),
         }
-        return Estimate(
-            method=self.settings.name,
-            settings=settings_of(self.settings),
-            event=event.key,
-            seed=job.seed,
-            budget=job.budget,
+        return self.settings.answer(
+            job,
+            event,
             log_probability=log_probability,
             standard_error=None if error is None else error * math.exp(log_probability),
             interval=(

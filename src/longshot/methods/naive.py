@@ -16,7 +16,7 @@ import torch
 
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate import Decider, winners
-from longshot.methods.base import NO_HIT, Activations, Clock, Method, register, settings_of
+from longshot.methods.base import NO_HIT, Activations, Clock, Method, register
 from longshot.numerics import binomial_interval
 
 
@@ -42,12 +42,9 @@ class Naive(Method):
             gaps = Decider(job.model, [event])(drawn.values[hit], owner)
             problem = Problem(job.model, job.inputs, event)
             estimates.append(
-                Estimate(
-                    method=self.name,
-                    settings=settings_of(self),
-                    event=event.key,
-                    seed=job.seed,
-                    budget=job.budget,
+                self.answer(
+                    job,
+                    event,
                     log_probability=math.log(hits / n) if hits else -math.inf,
                     standard_error=math.sqrt(hits * (n - hits) / n) / n if hits else None,
                     interval=binomial_interval(hits, n),

@@ -32,7 +32,6 @@ from longshot.methods.base import (
     Method,
     register,
     require_positive,
-    settings_of,
 )
 from longshot.methods.gld import EXTRAPOLATED
 from longshot.methods.pairs import (
@@ -172,12 +171,9 @@ class QLD(Method):
         hit, tokens = gaps > 0, shared.drawn.tokens[near]
         if not hit.any():
             warnings = (EXTRAPOLATED, *warnings)
-        return Estimate(
-            method=self.name,
-            settings=settings_of(self),
-            event=event.key,
-            seed=job.seed,
-            budget=job.budget,
+        return self.answer(
+            job,
+            event,
             log_probability=math.log(pairs.inside) - 2 * math.log(n) if pairs.inside else -math.inf,
             standard_error=pairs.standard_error,
             no_interval=NO_INTERVAL,
