@@ -7,6 +7,7 @@ so it comes before anything else here. `tests/test_shapes.py` proves that it is 
 
 from __future__ import annotations
 
+import os
 import sys
 
 from jaxtyping import install_import_hook
@@ -16,6 +17,7 @@ import tests.typechecker  # noqa: F401 - the hook looks it up by name
 assert "longshot" not in sys.modules, "longshot was imported before its shape checks were installed"
 install_import_hook("longshot", "tests.typechecker.check")
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
@@ -25,6 +27,11 @@ from tests.toys import toy_model  # noqa: E402
 # Two threads on two shared cores slow small matrices down, and sums would depend on the machine.
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
+
+
+# Timings never decide a test, and CI tries the same examples every time.
+hypothesis.settings.register_profile("longshot", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("longshot")
 
 
 @pytest.fixture
