@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from longshot.errors import LongshotError
-from longshot.truth.store import SCHEMA, VERSION, CellName, Store
+from longshot.truth.store import SCHEMA, CellName, Store
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally, joined
 
 CELL = CellName("toy", "m" * 16, "camel", "i" * 16, 50)
@@ -127,8 +127,8 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_another_version_or_schema_is_refused(tmp_path: Path) -> None:
     path = filled(tmp_path / "s", shard(0, 4))
     for change, reason in (
-        (f"PRAGMA user_version = {VERSION + 1}", f"of version {VERSION + 1}"),
-        (f"PRAGMA user_version = {VERSION}", None),
+        (f"PRAGMA user_version = {Store.version + 1}", f"of version {Store.version + 1}"),
+        (f"PRAGMA user_version = {Store.version}", None),
         ("ALTER TABLE shards ADD COLUMN mood TEXT", "not a truth store"),
     ):
         connection = sqlite3.connect(path)

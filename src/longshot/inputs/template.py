@@ -35,11 +35,10 @@ from longshot.inputs.corpus import LANGUAGES
 from longshot.inputs.counts import Counts
 from longshot.inputs.product import ProductInputs
 from longshot.inputs.tokens import TokenDistribution
-from longshot.inputs.toml_lines import KeyPath, line_of
+from longshot.inputs.toml_lines import KeyPath, key_name, line_of
 from longshot.models.tokenizer import Tokenizer
 
 _LONGEST = 2**16  # no model reads more, and a slip of the keyboard should not fill the memory
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PIECE = re.compile(r"\{\{|\}\}|\{(?P<slot>[^{}]*)\}|(?P<lone>[{}])|[^{}]+")
 
 
@@ -210,7 +209,6 @@ class _Template:
                 self._refuse((*path, key), str(unknown_name("key", key, keys)))
 
     def _refuse(self, path: KeyPath, complaint: str) -> NoReturn:
-        key = ".".join(part if _BARE_KEY.fullmatch(part) else repr(part) for part in path)
         stop = "" if complaint.endswith(("?", ".")) else "."
         line = line_of(self.source, path)
-        raise LongshotError(f"{self.where}, line {line}, {key}: {complaint}{stop}")
+        raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")

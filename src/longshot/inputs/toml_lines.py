@@ -17,6 +17,8 @@ _LEXEME = re.compile(
     re.DOTALL,
 )
 
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
 KeyPath = tuple[str, ...]
 
 
@@ -51,6 +53,11 @@ def line_of(source: str, path: KeyPath) -> int:
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 1)
+
+
+def key_name(path: KeyPath) -> str:
+    """A key as one would write it in the file."""
+    return ".".join(part if _BARE_KEY.fullmatch(part) else repr(part) for part in path)
 
 
 def _note(lines: dict[KeyPath, int], path: KeyPath, line: int) -> None:

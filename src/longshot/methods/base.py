@@ -27,6 +27,8 @@ class Method(ABC):
     """An estimator: settings, a name and one verb."""
 
     name: ClassVar[str]
+    shares: ClassVar[bool] = False
+    """Whether one set of samples serves all events of a job."""
 
     @abstractmethod
     def estimate(self, job: Job) -> list[Estimate]:

@@ -158,6 +158,7 @@ class Conditional(Method):
     """Prefixes from the inputs, the last free position enumerated."""
 
     name: ClassVar[str] = "conditional"
+    shares: ClassVar[bool] = True
     least_effective: float = 10.0
     """How many equal hits the prefixes must be worth before an interval is given."""
 

@@ -73,6 +73,7 @@ class GLD(Method):
     """Gaussian Logit Difference."""
 
     name: ClassVar[str] = "gld"
+    shares: ClassVar[bool] = True
 
     def estimate(self, job: Job) -> list[Estimate]:
         drawn = Activations(job, job.budget)

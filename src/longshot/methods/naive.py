@@ -26,6 +26,7 @@ class Naive(Method):
     """Plain sampling."""
 
     name: ClassVar[str] = "naive"
+    shares: ClassVar[bool] = True
 
     def estimate(self, job: Job) -> list[Estimate]:
         n = job.budget

@@ -130,6 +130,7 @@ class QLD(Method):
     """Quadratic Logit Decomposition."""
 
     name: ClassVar[str] = "qld"
+    shares: ClassVar[bool] = True
     direction: str = "shortest"
     epsilon: float = 1e-6
     repetitions: int = 2000

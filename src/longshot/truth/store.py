@@ -6,21 +6,17 @@ A span that overlaps one already there is refused, so nothing is counted twice.
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from longshot.database import Database
 from longshot.errors import LongshotError
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally
 
-APPLICATION = 0x4C53_4854  # "LSHT": what SQLite's header says of a file of ours
-VERSION = 1
 SCHEMA = {
     "cells": "id INTEGER PRIMARY KEY, model TEXT NOT NULL, model_fingerprint TEXT NOT NULL, "
     "inputs TEXT NOT NULL, inputs_fingerprint TEXT NOT NULL, vocab_size INTEGER NOT NULL, "
@@ -58,24 +54,13 @@ def same_cell(asked: CellName, found: CellName, where: Path) -> None:
             )
 
 
-class Store:
+class Store(Database):
     """The shards of any number of cells; closed by `with`."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
-        self.path = path
-        if not create and not path.is_file():
-            raise LongshotError(f"There is no truth store at {path}.")
-        with self._guard():
-            if create:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
-            self._prepare(create)
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._connection.close()
+    noun = "truth store"
+    application = 0x4C53_4854  # "LSHT"
+    version = 1
+    schema = SCHEMA
 
     def cells(self) -> list[CellName]:
         """Every cell that has a shard, in the order of the first."""
@@ -167,59 +152,6 @@ class Store:
             return None
         same_cell(cell, CellName(*row[1:]), self.path)
         return int(row[0])
-
-    def _prepare(self, create: bool) -> None:
-        """Make the schema in a new file; in any other, check that it is ours and whole."""
-        ask = self._connection.execute
-        (tables,) = ask("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables and create:
-            with self._transaction():
-                for table, columns in SCHEMA.items():
-                    ask(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
-                ask(f"PRAGMA application_id = {APPLICATION}")
-                ask(f"PRAGMA user_version = {VERSION}")
-        (application,), (version,) = (
-            ask(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
-        )
-        made = dict(ask("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
-        expected = {name: f"CREATE TABLE {name} ({columns})" for name, columns in SCHEMA.items()}
-        if application != APPLICATION or (version == VERSION and made != expected):
-            raise LongshotError(f"{self.path} is a database, but not a truth store.")
-        if version != VERSION:
-            raise LongshotError(
-                f"{self.path} is a truth store of version {version}; "
-                f"this longshot reads version {VERSION}."
-            )
-        (health,) = ask("PRAGMA quick_check(1)").fetchone()
-        if health != "ok":
-            raise LongshotError(f"The truth store {self.path} is damaged: {health}.")
-        if create:
-            ask("PRAGMA journal_mode = WAL")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """All of it or nothing."""
-        with self._guard():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        """Whatever the file system or SQLite refuse, in one sentence."""
-        try:
-            yield
-        except (sqlite3.Error, OSError, OverflowError, zlib.error, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise LongshotError(
-                f"The truth store {self.path} failed: {reason}. "
-                "Shards that were committed before are untouched."
-            ) from error
 
 
 def _packed(tally: Tally, kind: Kind) -> bytes:
