@@ -1,0 +1,142 @@
+"""A run that was stored: its rows beside the truth, without any model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.errors import LongshotError
+from longshot.estimate import Estimate
+from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FILE = "run.sqlite"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The rows, targets and temperatures of one study."""
+
+    path: Path
+    study: Mapping[str, Any]
+    """The study's spec as plain values."""
+    chosen: Mapping[tuple[Stage, str, str], Chosen]
+    rows: tuple[Row, ...]
+    tuned: Mapping[tuple[str, str, str], Tuned]
+
+    @property
+    def name(self) -> str:
+        return str(self.study["name"])
+
+    @property
+    def cells(self) -> list[tuple[str, str]]:
+        """Models and inputs whose targets were chosen, in the order of the study."""
+        pairs = [(m, i) for m in self.study["models"] for i in self.study["inputs"]]
+        return [pair for pair in pairs if ("run", *pair) in self.chosen]
+
+    @property
+    def methods(self) -> list[str]:
+        """The labels that have rows, in the order of the study."""
+        found = {row.key.method for row in self.rows}
+        return [label for label in self.study["methods"] if label in found]
+
+    def method_name(self, label: str) -> str:
+        """The method that a label stands for."""
+        return str(self.study["methods"][label]["method"] or label)
+
+    def estimates(self, model: str, inputs: str, label: str) -> list[tuple[Target, Estimate]]:
+        """A cell's targets that a method has answered, each with its answer."""
+        chosen = self.chosen.get(("run", model, inputs))
+        targets = {target.token: target for target in chosen.targets} if chosen else {}
+        return [
+            (targets[row.key.token], row.estimate)
+            for row in self.rows
+            if row.key[1:4] == (model, inputs, label) and row.estimate is not None
+        ]
+
+    @property
+    def failures(self) -> list[Row]:
+        return [row for row in self.rows if row.error is not None]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One flat dictionary for each row: what was asked, the truth and the answer."""
+        truth = {
+            (model, inputs, target.token): target
+            for (stage, model, inputs), chosen in self.chosen.items()
+            if stage == "run"
+            for target in chosen.targets
+        }
+        for row in self.rows:
+            key, answer = row.key, row.estimate
+            target = truth[key.model, key.inputs, key.token]
+            record: dict[str, Any] = {
+                "model": key.model,
+                "inputs": key.inputs,
+                "method": key.method,
+                "token": key.token,
+                "text": target.text,
+                "truth": target.probability,
+                "truth_error": target.standard_error,
+                "error": row.error,
+            }
+            if answer is not None:
+                low, high = answer.interval or (math.nan, math.nan)
+                cost = answer.cost + answer.shared_cost
+                record |= {
+                    "probability": answer.probability,
+                    "log_probability": answer.log_probability,
+                    "standard_error": answer.standard_error,
+                    "low": low,
+                    "high": high,
+                    "no_interval": answer.no_interval,
+                    "hits": answer.hits,
+                    "effective_sample_size": answer.effective_sample_size,
+                    "pareto_k": answer.pareto_k,
+                    "temperature": answer.settings.get("temperature"),
+                    "budget": answer.budget,
+                    "seed": answer.seed,
+                    **asdict(cost),
+                    "warnings": list(answer.warnings),
+                    "witness": answer.witnesses[0].text if answer.witnesses else None,
+                }
+            yield record
+
+    def to_pandas(self) -> DataFrame:
+        """All rows as one table."""
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise LongshotError(
+                "to_pandas needs the package pandas: pip install 'longshot[notebook]'."
+            ) from error
+        return DataFrame(list(self.records()))
+
+    def witnesses(self) -> Iterator[dict[str, Any]]:
+        """Every input that produced its target, as plain dictionaries."""
+        for row in self.rows:
+            for witness in row.estimate.witnesses if row.estimate else ():
+                names = {name: getattr(row.key, name) for name in ("model", "inputs", "method")}
+                yield {**names, "target": row.key.token, **asdict(witness)}
+
+
+def load_run(path: str | Path) -> Run:
+    """A run from its folder, or from its file."""
+    path = Path(path).expanduser()
+    file = path / FILE if path.is_dir() else path
+    with RunStore(file) as store:
+        study = store.fact("study")
+        if study is None:
+            raise LongshotError(f"{file} was begun but holds no study; run it again.")
+        return Run(
+            path=file,
+            study=json.loads(study),
+            chosen=store.all_chosen(),
+            rows=tuple(store.rows("run")),
+            tuned=store.tuned(),
+        )

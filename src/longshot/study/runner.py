@@ -1,0 +1,241 @@
+"""A study from its spec to its rows: choose targets, tune, estimate; stop anywhere and go on."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from longshot.errors import LongshotError
+from longshot.inputs import load_inputs
+from longshot.models import load_model
+from longshot.study.batches import Batch, Cell, Finished, Worker, versions
+from longshot.study.progress import Progress
+from longshot.study.results import FILE
+from longshot.study.spec import Selection, Spec
+from longshot.study.store import Chosen, Row, RunStore, Stage, Target
+from longshot.study.tuning import pick_temperature
+from longshot.truth import load_truth, pick_targets
+
+STAGES: tuple[Stage, ...] = ("tune", "run")
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Anything that maps a function over items and yields results as they finish."""
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]: ...
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def run_study(
+    spec: Spec,
+    folder: Path,
+    engine: Engine,
+    *,
+    only: str = "",
+    stages: Sequence[Stage] = STAGES,
+    on_progress: OnProgress = lambda progress: None,
+) -> Progress:
+    """Add to the run in `folder` what of the study it does not hold yet."""
+    selection = Selection.parse(only, spec)
+    with _alone(folder), RunStore(folder / FILE, create=True) as store:
+        _same_study(store, spec)
+        study = _Study(spec, store, _load_cells(spec, store, selection), selection)
+        if "run" in stages:
+            study.choose_targets("run")
+        study.choose_targets("tune")
+        first = study.tuning() + (study.methods(tuned=False) if "run" in stages else [])
+        second = study.methods(tuned=True) if "run" in stages else []
+        progress = Progress()
+        for batch, left in zip([*first, *second], study.left([*first, *second]), strict=True):
+            progress.planned(batch, len(left.tokens))
+        on_progress(progress)
+        study.run(study.left(first), engine, progress, on_progress)
+        study.pick_temperatures()
+        todo = study.with_temperatures(study.left(second), progress)
+        study.run(list(todo), engine, progress, on_progress)
+        return progress
+
+
+@dataclass
+class _Study:
+    """The plan and the store of one run."""
+
+    spec: Spec
+    store: RunStore
+    cells: list[Cell]
+    selection: Selection
+    targets: dict[tuple[Stage, int], Chosen] = field(default_factory=dict)
+
+    def choose_targets(self, stage: Stage) -> None:
+        """Once for a run: they stay when the truth grows later."""
+        for number, cell in enumerate(self.cells):
+            names = (cell.model_name, cell.inputs_name)
+            chosen = self.store.chosen(stage, *names)
+            if chosen is None:
+                if stage == "tune" and not self._swept(cell):
+                    continue
+                chosen = self._choose(stage, cell)
+                self.store.choose(stage, *names, chosen)
+            self.targets[stage, number] = chosen
+
+    def _choose(self, stage: Stage, cell: Cell) -> Chosen:
+        wanted = self.spec.targets if stage == "run" else self.spec.tuning
+        assert wanted is not None
+        truth = load_truth(cell.model, cell.inputs)
+        picked = pick_targets(truth, wanted.low, wanted.high, wanted.count, self.spec.seed)
+        other = self.store.chosen("tune" if stage == "run" else "run", *cell[:2])
+        taken = {target.token for target in other.targets} if other else set()
+        probability, error = picked.judge.probability, picked.judge.standard_error
+        targets = tuple(
+            Target(
+                token,
+                cell.model.tokenizer.show(token),
+                float(probability[token]),
+                float(error[token]),
+            )
+            for token in picked.tokens
+            if token not in taken
+        )
+        of = f"{truth.kind}, {truth.leaves} leaves of {truth.samples} samples"
+        return Chosen(targets, picked.qualified, of)
+
+    def _swept(self, cell: Cell) -> list[str]:
+        """The labels whose temperature has to be found on a cell."""
+        return [
+            label
+            for label, entry in self.spec.methods.items()
+            if entry.is_tuned
+            and self._covers(label, cell)
+            and self.spec.known_temperature(label, *cell[:2]) is None
+        ]
+
+    def _covers(self, label: str, cell: Cell) -> bool:
+        return self.selection.has("method", label) and self.spec.covers(label, *cell[:2])
+
+    def tuning(self) -> list[Batch]:
+        """Every temperature of the sweep on every cell that needs one."""
+        return [
+            self._batch(number, "tune", label, self.spec.tuning.budget, temperature)
+            for number, cell in enumerate(self.cells)
+            for label in self._swept(cell)
+            if self.spec.tuning is not None
+            for temperature in self.spec.tuning.temperatures
+        ]
+
+    def methods(self, *, tuned: bool) -> list[Batch]:
+        """Every method on every cell, those with or those without a temperature to tune."""
+        return [
+            self._batch(number, "run", label, entry.budget, 0.0)
+            for number, cell in enumerate(self.cells)
+            for label, entry in self.spec.methods.items()
+            if entry.is_tuned is tuned and self._covers(label, cell)
+        ]
+
+    def _batch(self, cell: int, stage: Stage, label: str, budget: int, tried: float) -> Batch:
+        method = self.spec.make_method(label, tried or 1.0)
+        tokens = tuple(
+            target.token
+            for target in self.targets[stage, cell].targets
+            if self.selection.has("token", str(target.token))
+        )
+        return Batch(cell, stage, label, method, budget, self.spec.seed, tried, tokens)
+
+    def left(self, batches: Iterable[Batch]) -> list[Batch]:
+        """What of each batch the store does not hold."""
+        done = self.store.done()
+        return [batch.without(done, self.cells[batch.cell]) for batch in batches]
+
+    def run(
+        self, batches: Iterable[Batch], engine: Engine, progress: Progress, on_progress: OnProgress
+    ) -> None:
+        pieces = [piece for batch in batches for piece in batch.pieces(self.spec.at_once)]
+        finished: Finished
+        for finished in engine.map(Worker(tuple(self.cells)), pieces) if pieces else ():
+            self.store.add(finished.rows, finished.versions)
+            progress.finished(finished.batch, finished.rows, finished.seconds)
+            on_progress(progress)
+
+    def pick_temperatures(self) -> None:
+        """From the finished curves; one with a gap is left for the next time."""
+        known, rows = self.store.tuned(), self.store.rows("tune")
+        for number, cell in enumerate(self.cells):
+            for label in self._swept(cell):
+                name = (cell.model_name, cell.inputs_name, label)
+                if name in known or self.spec.tuning is None:
+                    continue
+                targets = self.targets["tune", number].targets
+                own = [row for row in rows if row.key[1:4] == name]
+                sweep = self.spec.tuning.temperatures
+                if sum(row.estimate is not None for row in own) == len(targets) * len(sweep):
+                    self.store.set_tuned(*name, pick_temperature(own, targets, sweep))
+
+    def with_temperatures(self, batches: Iterable[Batch], progress: Progress) -> Iterator[Batch]:
+        """Tuned batches with their temperatures; one without becomes rows that say so."""
+        tuned = self.store.tuned()
+        for batch in batches:
+            cell = self.cells[batch.cell]
+            names = (cell.model_name, cell.inputs_name)
+            known = self.spec.known_temperature(batch.label, *names)
+            if known is None and (*names, batch.label) in tuned:
+                known = tuned[*names, batch.label].temperature
+            if known is not None:
+                method = self.spec.make_method(batch.label, known)
+                yield replace(batch, method=method)
+            elif batch.tokens:
+                why = "its temperature was not tuned: part of the sweep failed"
+                rows = [Row(key, error=why) for key in batch.keys(cell)]
+                self.store.add(rows, versions())
+                progress.finished(batch, rows, 0.0)
+
+
+def _load_cells(spec: Spec, store: RunStore, selection: Selection) -> list[Cell]:
+    """The selected cells, all of them before anything runs."""
+    cells = []
+    for name in (name for name in spec.models if selection.has("model", name)):
+        with spec.blaming("models"):
+            model = load_model(name)
+        for inputs_name in (name for name in spec.inputs if selection.has("inputs", name)):
+            with spec.blaming("inputs"):
+                inputs = load_inputs(inputs_name, model)
+                load_truth(model, inputs)  # or there is nothing to choose targets from
+            store.claim(name, inputs_name, (model.fingerprint, inputs.fingerprint))
+            cells.append(Cell(name, inputs_name, model, inputs))
+    return cells
+
+
+def _same_study(store: RunStore, spec: Spec) -> None:
+    """A run holds one study; only what changes no row may change on resuming."""
+    text, found = spec.model_dump_json(exclude={"at_once"}), store.fact("study")
+    if found is None:
+        store.set_fact("study", text)
+    elif found != text:
+        raise LongshotError(
+            f"{store.path.parent} holds another study, or this one before it was changed; "
+            "choose another folder."
+        )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No two processes on one run: SQLite's lock goes with the process that holds it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = sqlite3.connect(folder / "lock", timeout=0, isolation_level=None)
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise LongshotError(f"Another process is running the study in {folder}.") from error
+        raise LongshotError(f"The folder {folder} cannot be used: {error}.") from error
+    except OSError as error:
+        raise LongshotError(f"The folder {folder} cannot be used: {error.strerror}.") from error
+    try:
+        yield
+    finally:
+        lock.close()

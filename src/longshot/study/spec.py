@@ -1,0 +1,299 @@
+"""A study as a TOML file: which models, inputs, targets and methods, and what each may spend.
+
+    name = "mine"
+    models = ["mini-1l", "mini-2l"]
+    inputs = ["camel", "hex"]
+
+    [targets]                        # chosen on one half of the truth, judged on the other
+    count = 64
+    high = 1e-4
+
+    [tuning]                         # only for temperature = "tuned"
+    temperatures = [0.5, 1.0, 2.0]
+    budget = 1024
+
+    [methods.itgis]                  # a label; method = "…" if it is not the method's name
+    budget = 4096
+    temperature = "tuned"            # any other key is a setting of the method
+
+    [methods.itgis-long]
+    method = "itgis"
+    budget = 65536
+    inputs = ["camel"]               # not on all of them
+
+    [temperatures.itgis.mini-1l]     # known already: these are not tuned
+    camel = 0.5
+
+A mistake is refused with its key and line before anything runs.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_type_hints
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+)
+
+from longshot.errors import LongshotError, unknown_name
+from longshot.inputs.toml_lines import KeyPath, key_name, line_of
+from longshot.methods import METHODS, Method, make_method
+
+PRESETS = Path(__file__).parent / "presets"
+TUNED = "tuned"
+LARGEST = 2**40  # calls; a slip of the keyboard should not run for ever
+
+
+def _distinct(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("names the same thing twice")
+    return names
+
+
+Names = Annotated[list[str], Field(min_length=1), AfterValidator(_distinct)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Budget = Annotated[int, Field(ge=1, le=LARGEST)]
+Count = Annotated[int, Field(ge=1, le=2**20)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Targets(_Table):
+    """Which tokens are estimated: at most `count` of a cell, of a truth between the two."""
+
+    count: Count = 64
+    low: Probability = 0.0
+    high: Probability = 1e-4
+
+
+class Tuning(_Table):
+    """The sweep of temperatures, on tokens that are never evaluation targets."""
+
+    temperatures: Annotated[list[Positive], Field(min_length=1)]
+    budget: Budget
+    count: Count = 32
+    low: Probability = 1e-4
+    high: Probability = 1e-2
+
+
+class Entry(_Table):
+    """One labelled method of a study; what is not a field is a setting of the method."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    budget: Budget
+    method: str | None = None
+    models: Names | None = None
+    inputs: Names | None = None
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether its temperature is to be found first."""
+        return self.settings.get("temperature") == TUNED
+
+
+class Spec(_Table):
+    """The whole of a study."""
+
+    _reader: _Reader = PrivateAttr()
+
+    name: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=100)]
+    models: Names
+    inputs: Names
+    methods: Annotated[dict[str, Entry], Field(min_length=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    at_once: Annotated[int, Field(ge=1, le=2**16)] = 16
+    """Targets of one batch: what runs together, and what a kill can lose."""
+    targets: Targets = Targets()
+    tuning: Tuning | None = None
+    temperatures: dict[str, dict[str, dict[str, Positive]]] = {}
+    """Known ones, by method, model and inputs."""
+
+    def covers(self, label: str, model: str, inputs: str) -> bool:
+        """Whether a method runs on that cell."""
+        entry = self.methods[label]
+        return model in (entry.models or self.models) and inputs in (entry.inputs or self.inputs)
+
+    def method_name(self, label: str) -> str:
+        return self.methods[label].method or label
+
+    def known_temperature(self, label: str, model: str, inputs: str) -> float | None:
+        """What the file says about a tuned method's temperature on a cell."""
+        return self.temperatures.get(self.method_name(label), {}).get(model, {}).get(inputs)
+
+    @contextmanager
+    def blaming(self, *path: str) -> Iterator[None]:
+        """A mistake that shows only when something is loaded is still a key's, on its line."""
+        try:
+            yield
+        except LongshotError as error:
+            self._reader.refuse(path, str(error))
+
+    def make_method(self, label: str, temperature: float | None) -> Method:
+        """A label's method, with its tuned temperature if it has one."""
+        settings = self.methods[label].settings
+        if self.methods[label].is_tuned:
+            settings = {**settings, "temperature": temperature}
+        return make_method(self.method_name(label), **settings)
+
+
+def read_spec(path: Path) -> Spec:
+    """A study from its file."""
+    try:
+        source = path.expanduser().read_bytes().decode()
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise LongshotError(f"The study {path} cannot be read: {reason}.") from error
+    return parse_spec(source, str(path))
+
+
+def preset(name: str) -> Spec:
+    """A study that ships with the package."""
+    known = sorted(path.stem for path in PRESETS.glob("*.toml"))
+    if name not in known:
+        raise unknown_name("preset", name, known)
+    return read_spec(PRESETS / f"{name}.toml")
+
+
+def parse_spec(source: str, where: str = "study") -> Spec:
+    """A study from its text; `where` names it in errors."""
+    source = source.replace("\r\n", "\n")
+    try:
+        parsed = tomllib.loads(source)
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers out of range
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise LongshotError(f"{where} is not valid TOML: {reason}.") from error
+    return _Reader(source, where).check(parsed)
+
+
+class _Reader:
+    """Refuses with a key and its line."""
+
+    def __init__(self, source: str, where: str) -> None:
+        self.source, self.where = source, where
+
+    def check(self, parsed: dict[str, Any]) -> Spec:
+        spec: Spec = self._validated((), Spec, parsed)
+        spec._reader = self
+        for label, entry in spec.methods.items():
+            path = ("methods", label)
+            if not re.fullmatch(r"[\w.-]{1,100}", label):
+                self.refuse(path, "a label has letters, digits, '.', '_' and '-' only")
+            name = spec.method_name(label)
+            if name not in METHODS:
+                key = path if entry.method is None else (*path, "method")
+                self.refuse(key, str(unknown_name("method", name, METHODS)))
+            self._settings(path, name, entry.settings)
+            self._subset((*path, "models"), entry.models, spec.models)
+            self._subset((*path, "inputs"), entry.inputs, spec.inputs)
+            if entry.is_tuned and spec.tuning is None:
+                for model, inputs in ((m, i) for m in spec.models for i in spec.inputs):
+                    known = spec.known_temperature(label, model, inputs)
+                    if spec.covers(label, model, inputs) and known is None:
+                        self.refuse(
+                            (*path, "temperature"),
+                            f"is to be tuned on {model} and {inputs}, but there is no [tuning]",
+                        )
+        for range_ in ("targets", "tuning"):
+            table = getattr(spec, range_)
+            if table is not None and table.low > table.high:
+                self.refuse((range_, "low"), f"{table.low:g} is above high, {table.high:g}")
+        for name in spec.temperatures:
+            if name not in METHODS:
+                self.refuse(("temperatures", name), str(unknown_name("method", name, METHODS)))
+        return spec
+
+    def _settings(self, path: KeyPath, name: str, settings: Mapping[str, Any]) -> None:
+        """Types first, by the method's own annotations; then the method's own judgement."""
+        hints = get_type_hints(METHODS[name])
+        known: dict[str, Any] = {
+            f.name: (hints[f.name], ... if f.default is MISSING else f.default)
+            for f in fields(METHODS[name])
+        }
+        for setting in settings:
+            if setting not in known:
+                both = [*known, "method", "budget", "models", "inputs"]
+                complaint = unknown_name(f"setting of {name}", setting, both)
+                self.refuse((*path, setting), str(complaint))
+        fixed = {k: v for k, v in settings.items() if (k, v) != ("temperature", TUNED)}
+        table = create_model("Settings", __config__=_Table.model_config, **known)
+        self._validated(path, table, fixed)
+        try:
+            make_method(name, **fixed)
+        except LongshotError as error:
+            self.refuse(path, str(error))
+
+    def _validated(self, path: KeyPath, table: type[Any], values: dict[str, Any]) -> Any:
+        try:
+            return table.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = (*path, *(str(part) for part in first["loc"]))
+            if first["type"] == "extra_forbidden":
+                self.refuse(key, "is no key that a study has here")
+            self.refuse(key, _complaint(first["msg"]))
+
+    def _subset(self, path: KeyPath, names: list[str] | None, known: list[str]) -> None:
+        for name in names or []:
+            if name not in known:
+                self.refuse(path, f"{name!r} is not among the study's {path[-1]}")
+
+    def refuse(self, path: KeyPath, complaint: str) -> NoReturn:
+        stop = "" if complaint.endswith(("?", ".")) else "."
+        line = line_of(self.source, path)
+        raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")
+
+
+def _complaint(message: str) -> str:
+    """Pydantic's sentence without its preambles."""
+    if message == "Field required":
+        return "is missing"
+    return message.removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which part of a study to run: `model=mini-2l method=mhis,itgis`."""
+
+    wanted: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str, spec: Spec) -> Selection:
+        known = {"model": spec.models, "inputs": spec.inputs, "method": list(spec.methods)}
+        wanted: dict[str, frozenset[str]] = {}
+        for part in text.split():
+            name, equals, values = part.partition("=")
+            if not equals or not values:
+                raise LongshotError(
+                    f'"{part}" selects nothing; write for example "model=mini-2l method=mhis".'
+                )
+            if name not in (*known, "token"):
+                raise unknown_name("part of a study", name, (*known, "token"))
+            for value in values.split(",") if name in known else ():
+                if value not in known[name]:
+                    raise unknown_name(name, value, known[name])
+            wanted[name] = frozenset(values.split(","))
+        return cls(wanted)
+
+    def has(self, name: str, value: str) -> bool:
+        return name not in self.wanted or value in self.wanted[name]

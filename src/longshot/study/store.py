@@ -1,0 +1,223 @@
+"""A run is a database: each finished (model, inputs, method, target) is one committed row.
+
+    cells         which models and inputs, with their fingerprints
+    targets       of each cell and stage: the token and its truth, on the half that judges
+    temperatures  what was chosen for a method on a cell, with the curve it was chosen from
+    rows          an estimate, or the error that took its place
+    environments  package versions and git revision, which rows refer to
+
+Rows of the stage "tune" carry the temperature they tried, those of "run" a 0.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from longshot.database import Database
+from longshot.errors import LongshotError, first_line
+from longshot.estimate import Estimate
+
+Stage = Literal["tune", "run"]
+
+SCHEMA = {
+    "facts": "name TEXT PRIMARY KEY, value TEXT NOT NULL",
+    "cells": "model TEXT NOT NULL, inputs TEXT NOT NULL, model_fingerprint TEXT NOT NULL, "
+    "inputs_fingerprint TEXT NOT NULL, PRIMARY KEY (model, inputs)",
+    "targets": "stage TEXT NOT NULL, model TEXT NOT NULL, inputs TEXT NOT NULL, "
+    "token INTEGER NOT NULL, text TEXT NOT NULL, probability REAL NOT NULL, "
+    "standard_error REAL NOT NULL, PRIMARY KEY (stage, model, inputs, token)",
+    "chosen": "stage TEXT NOT NULL, model TEXT NOT NULL, inputs TEXT NOT NULL, "
+    "qualified INTEGER NOT NULL, truth TEXT NOT NULL, PRIMARY KEY (stage, model, inputs)",
+    "temperatures": "model TEXT NOT NULL, inputs TEXT NOT NULL, method TEXT NOT NULL, "
+    "temperature REAL NOT NULL, curve TEXT NOT NULL, PRIMARY KEY (model, inputs, method)",
+    "environments": "id INTEGER PRIMARY KEY, versions TEXT NOT NULL UNIQUE",
+    "rows": "stage TEXT NOT NULL, model TEXT NOT NULL, inputs TEXT NOT NULL, "
+    "method TEXT NOT NULL, temperature REAL NOT NULL, token INTEGER NOT NULL, "
+    "estimate BLOB, error TEXT, environment INTEGER NOT NULL REFERENCES environments, "
+    "finished TEXT NOT NULL, PRIMARY KEY (stage, model, inputs, method, temperature, token)",
+}
+
+
+class Key(NamedTuple):
+    """What one row is about; `method` is the label that the study gives it."""
+
+    stage: Stage
+    model: str
+    inputs: str
+    method: str
+    temperature: float
+    token: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One estimate, or the error that took its place."""
+
+    key: Key
+    estimate: Estimate | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A token and its truth on the half that judges: infinite error if it never saw the token."""
+
+    token: int
+    text: str
+    probability: float
+    standard_error: float
+
+
+class Chosen(NamedTuple):
+    """The targets of a cell, from how many they were chosen, and the truth that they are from."""
+
+    targets: tuple[Target, ...]
+    qualified: int
+    truth: str
+
+
+class Tuned(NamedTuple):
+    """A chosen temperature, and the loss at each that was tried."""
+
+    temperature: float
+    curve: tuple[tuple[float, float], ...]
+
+
+class RunStore(Database):
+    """The rows of one study; closed by `with`."""
+
+    noun = "study's run"
+    application = 0x4C53_5255  # "LSRU"
+    version = 1
+    schema = SCHEMA
+
+    def fact(self, name: str) -> str | None:
+        """A named text, such as the study's own."""
+        row = self._one("SELECT value FROM facts WHERE name = ?", name)
+        return None if row is None else str(row[0])
+
+    def set_fact(self, name: str, value: str) -> None:
+        self._change([("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))])
+
+    def claim(self, model: str, inputs: str, fingerprints: tuple[str, str]) -> None:
+        """Note whose rows these are, or refuse a cell whose weights or frequencies changed."""
+        query = (
+            "SELECT model_fingerprint, inputs_fingerprint FROM cells WHERE model = ? AND inputs = ?"
+        )
+        found = self._one(query, model, inputs)
+        if found is None:
+            self._change(
+                [("INSERT INTO cells VALUES (?, ?, ?, ?)", (model, inputs, *fingerprints))]
+            )
+        elif tuple(found) != fingerprints:
+            raise LongshotError(
+                f"{self.path} holds rows of another version of {model} on {inputs}; "
+                "finish it with the one it was begun with, or begin another run."
+            )
+
+    def chosen(self, stage: Stage, model: str, inputs: str) -> Chosen | None:
+        """The targets of a cell, in the order of their ids, once they were chosen."""
+        found = self._one(
+            "SELECT qualified, truth FROM chosen WHERE stage = ? AND model = ? AND inputs = ?",
+            stage, model, inputs,
+        )  # fmt: skip
+        if found is None:
+            return None
+        rows = self._all(
+            "SELECT token, text, probability, standard_error FROM targets "
+            "WHERE stage = ? AND model = ? AND inputs = ? ORDER BY token",
+            stage, model, inputs,
+        )  # fmt: skip
+        return Chosen(tuple(Target(*row) for row in rows), *found)
+
+    def all_chosen(self) -> dict[tuple[Stage, str, str], Chosen]:
+        """The targets of every stage and cell."""
+        found = {}
+        for stage, model, inputs in self._all("SELECT stage, model, inputs FROM chosen"):
+            chosen = self.chosen(stage, model, inputs)
+            assert chosen is not None
+            found[stage, model, inputs] = chosen
+        return found
+
+    def choose(self, stage: Stage, model: str, inputs: str, chosen: Chosen) -> None:
+        cell = (stage, model, inputs)
+        numbers = (
+            (*cell, t.token, t.text, t.probability, t.standard_error) for t in chosen.targets
+        )
+        self._change(
+            [
+                ("INSERT INTO chosen VALUES (?, ?, ?, ?, ?)", (*cell, *chosen[1:])),
+                *(("INSERT INTO targets VALUES (?, ?, ?, ?, ?, ?, ?)", row) for row in numbers),
+            ]
+        )
+
+    def tuned(self) -> dict[tuple[str, str, str], Tuned]:
+        """Every chosen temperature, by model, inputs and method."""
+        rows = self._all("SELECT * FROM temperatures ORDER BY model, inputs, method")
+        return {
+            (model, inputs, method): Tuned(t, tuple((x, y) for x, y in json.loads(curve)))
+            for model, inputs, method, t, curve in rows
+        }
+
+    def set_tuned(self, model: str, inputs: str, method: str, tuned: Tuned) -> None:
+        row = (model, inputs, method, tuned.temperature, json.dumps(tuned.curve))
+        self._change([("INSERT OR REPLACE INTO temperatures VALUES (?, ?, ?, ?, ?)", row)])
+
+    def add(self, rows: Iterable[Row], versions: dict[str, str]) -> None:
+        """Commit a batch's rows together; an estimate that is there already stays."""
+        text, now = json.dumps(versions, sort_keys=True), datetime.now(UTC).isoformat()
+        with self._transaction():
+            ask = self._connection.execute
+            ask("INSERT OR IGNORE INTO environments (versions) VALUES (?)", (text,))
+            (number,) = ask("SELECT id FROM environments WHERE versions = ?", (text,)).fetchone()
+            for row in rows:
+                packed = None if row.estimate is None else _packed(row.estimate)
+                ask("DELETE FROM rows WHERE (stage, model, inputs, method, temperature, token) "
+                    "= (?, ?, ?, ?, ?, ?) AND estimate IS NULL", row.key)  # fmt: skip
+                ask("INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row.key, packed, row.error, number, now))  # fmt: skip
+
+    def done(self) -> set[Key]:
+        """The keys of all rows that hold an estimate."""
+        columns = ", ".join(Key._fields)
+        rows = self._all(f"SELECT {columns} FROM rows WHERE estimate IS NOT NULL")
+        return {Key(*row) for row in rows}
+
+    def rows(self, stage: Stage = "run") -> list[Row]:
+        """All rows of a stage in the order of their keys, whatever the order they came in."""
+        columns = ", ".join(Key._fields)
+        query = f"SELECT {columns}, estimate, error FROM rows WHERE stage = ? ORDER BY {columns}"
+        with self._guard():
+            return [
+                Row(Key(*key), None if packed is None else _unpacked(packed), error)
+                for *key, packed, error in self._connection.execute(query, (stage,))
+            ]
+
+    def _one(self, query: str, *values: Any) -> Any:
+        with self._guard():
+            return self._connection.execute(query, values).fetchone()
+
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        with self._guard():
+            return self._connection.execute(query, values).fetchall()
+
+    def _change(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+        with self._transaction():
+            for query, values in statements:
+                self._connection.execute(query, values)
+
+
+def _packed(estimate: Estimate) -> bytes:
+    return zlib.compress(json.dumps(estimate.to_dict(), separators=(",", ":")).encode(), 9)
+
+
+def _unpacked(packed: bytes) -> Estimate:
+    try:
+        return Estimate.from_dict(json.loads(zlib.decompress(packed)))
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"a row is damaged ({first_line(error)})") from error
