@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width of its own
 
 
 @app.callback()

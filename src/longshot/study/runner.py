@@ -89,7 +89,9 @@ class _Study:
         wanted = self.spec.targets if stage == "run" else self.spec.tuning
         assert wanted is not None
         truth = load_truth(cell.model, cell.inputs)
-        picked = pick_targets(truth, wanted.low, wanted.high, wanted.count, self.spec.seed)
+        picked = pick_targets(
+            truth, wanted.low, wanted.high, wanted.count, self.spec.seed, wanted.relative_error
+        )
         other = self.store.chosen("tune" if stage == "run" else "run", *cell[:2])
         taken = {target.token for target in other.targets} if other else set()
         probability, error = picked.judge.probability, picked.judge.standard_error
@@ -203,7 +205,7 @@ def _load_cells(spec: Spec, store: RunStore, selection: Selection) -> list[Cell]
             model = load_model(name)
         for inputs_name in (name for name in spec.inputs if selection.has("inputs", name)):
             with spec.blaming("inputs"):
-                inputs = load_inputs(inputs_name, model)
+                inputs = load_inputs(inputs_name, model, spec.corpus)
                 load_truth(model, inputs)  # or there is nothing to choose targets from
             store.claim(name, inputs_name, (model.fingerprint, inputs.fingerprint))
             cells.append(Cell(name, inputs_name, model, inputs))

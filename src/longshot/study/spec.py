@@ -31,12 +31,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -51,16 +51,18 @@ from pydantic import (
 from longshot.errors import LongshotError, unknown_name
 from longshot.inputs.toml_lines import KeyPath, key_name, line_of
 from longshot.methods import METHODS, Method, make_method
+from longshot.truth.result import RELATIVE_ERROR
 
 PRESETS = Path(__file__).parent / "presets"
 TUNED = "tuned"
+T = TypeVar("T", bound=Hashable)
 LARGEST = 2**40  # calls; a slip of the keyboard should not run for ever
 
 
-def _distinct(names: list[str]) -> list[str]:
-    if len(set(names)) < len(names):
+def _distinct(values: list[T]) -> list[T]:
+    if len(set(values)) < len(values):
         raise ValueError("names the same thing twice")
-    return names
+    return values
 
 
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(_distinct)]
@@ -75,17 +77,21 @@ class _Table(BaseModel):
 
 
 class Targets(_Table):
-    """Which tokens are estimated: at most `count` of a cell, of a truth between the two."""
+    """Which tokens are estimated: at most `count` of a cell, of a truth between the two.
+
+    On the half that chooses, the truth is known to within `relative_error`.
+    """
 
     count: Count = 64
     low: Probability = 0.0
     high: Probability = 1e-4
+    relative_error: Positive = RELATIVE_ERROR
 
 
-class Tuning(_Table):
+class Tuning(Targets):
     """The sweep of temperatures, on tokens that are never evaluation targets."""
 
-    temperatures: Annotated[list[Positive], Field(min_length=1)]
+    temperatures: Annotated[list[Positive], Field(min_length=1), AfterValidator(_distinct)]
     budget: Budget
     count: Count = 32
     low: Probability = 1e-4
@@ -121,6 +127,8 @@ class Spec(_Table):
     models: Names
     inputs: Names
     methods: Annotated[dict[str, Entry], Field(min_length=1)]
+    corpus: str | list[str] | None = None
+    """Texts to count token frequencies in, for models whose tokenizer is not the shipped one."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     at_once: Annotated[int, Field(ge=1, le=2**16)] = 16
     """Targets of one batch: what runs together, and what a kill can lose."""
@@ -225,19 +233,14 @@ class _Reader:
 
     def _settings(self, path: KeyPath, name: str, settings: Mapping[str, Any]) -> None:
         """Types first, by the method's own annotations; then the method's own judgement."""
-        hints = get_type_hints(METHODS[name])
-        known: dict[str, Any] = {
-            f.name: (hints[f.name], ... if f.default is MISSING else f.default)
-            for f in fields(METHODS[name])
-        }
+        known = _settings_table(METHODS[name]).model_fields
         for setting in settings:
             if setting not in known:
                 both = [*known, "method", "budget", "models", "inputs"]
                 complaint = unknown_name(f"setting of {name}", setting, both)
                 self.refuse((*path, setting), str(complaint))
         fixed = {k: v for k, v in settings.items() if (k, v) != ("temperature", TUNED)}
-        table = create_model("Settings", __config__=_Table.model_config, **known)
-        self._validated(path, table, fixed)
+        self._validated(path, _settings_table(METHODS[name]), fixed)
         try:
             make_method(name, **fixed)
         except LongshotError as error:
@@ -262,6 +265,16 @@ class _Reader:
         stop = "" if complaint.endswith(("?", ".")) else "."
         line = line_of(self.source, path)
         raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")
+
+
+@cache
+def _settings_table(method: type[Method]) -> type[BaseModel]:
+    """A method's settings with their types, strictly."""
+    hints = get_type_hints(method)
+    known: dict[str, Any] = {
+        f.name: (hints[f.name], ... if f.default is MISSING else f.default) for f in fields(method)
+    }
+    return create_model("Settings", __config__=_Table.model_config, **known)
 
 
 def _complaint(message: str) -> str:

@@ -16,7 +16,7 @@ from longshot.numerics import derived_generator
 from longshot.truth.store import CellName
 from longshot.truth.tally import Kind, Shard, Tally
 
-RELATIVE_ERROR = 0.25  # the largest at which a token may be chosen as a target
+RELATIVE_ERROR = 0.25  # the largest at which a token may be chosen as a target, unless told
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,15 @@ class Targets:
         return noise_floor(self.judge, self.tokens)
 
 
-def pick_targets(truth: Truth, low: float, high: float, count: int, seed: int = 0) -> Targets:
-    """At most `count` tokens with a probability in the range, known to within a quarter.
+def pick_targets(
+    truth: Truth,
+    low: float,
+    high: float,
+    count: int,
+    seed: int = 0,
+    relative_error: float = RELATIVE_ERROR,
+) -> Targets:
+    """At most `count` tokens with a probability in the range, known to within `relative_error`.
 
     They are chosen on half A and judged on half B: choosing and judging on the same noise would
     flatter the lucky. All that qualify are taken if there are no more than `count`.
@@ -119,7 +126,7 @@ def pick_targets(truth: Truth, low: float, high: float, count: int, seed: int = 
     if not 0 <= low <= high:
         raise LongshotError(f"No probability lies between {low} and {high}.")
     chooser, judge = truth.halves
-    fits = chooser.between(low, high) & (chooser.relative_error <= RELATIVE_ERROR)
+    fits = chooser.between(low, high) & (chooser.relative_error <= relative_error)
     tokens: Int64[Tensor, " n"] = fits.nonzero()[:, 0]
     generator = derived_generator(seed, *truth.cell, "targets")
     chosen = tokens[torch.randperm(len(tokens), generator=generator)[:count]]

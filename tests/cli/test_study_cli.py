@@ -1,0 +1,115 @@
+"""`longshot run`, `tune`, `score`, `compare`, `witnesses`: run for real on a shipped model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from longshot.cli import main  # noqa: F401 - puts the commands on the app
+from longshot.cli.app import app
+from longshot.errors import LongshotError
+from longshot.methods import METHODS
+from tests.study.studies import SMALL
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run's folder, its study beside it."""
+    home = tmp_path_factory.mktemp("studies")
+    (home / "small.toml").write_text(SMALL)
+    result = run("run", home / "small.toml", "--out", home / "run")
+    assert result.exit_code == 0
+    assert "60 of 60 estimates" in result.output
+    return home / "run"
+
+
+def test_scores_are_shown_and_written(finished: Path, tmp_path: Path) -> None:
+    result = run("score", finished, "--out", tmp_path / "summary.json")
+    assert result.exit_code == 0
+    assert "mini-1l: Itakura-Saito loss" in result.output
+    records = json.loads((tmp_path / "summary.json").read_text())
+    assert len(records) == 2 * 7
+    wanted = {
+        "is_loss", "is_loss_raw", "log_mse", "zeros", "noise_floor", "coverage", "targets",
+        "forwards", "backwards", "macs", "seconds", "temperature",
+    }  # fmt: skip
+    assert all(wanted <= set(record) for record in records)
+    assert json.loads(run("score", finished, "--json").output) == records
+    assert "squared log error" in run("score", finished, "--loss", "log_mse").output
+
+
+def test_scoring_loads_no_model(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("longshot.models.checkpoints._read_tensors", refuse)
+    assert run("score", finished).exit_code == 0
+
+
+def test_comparing_a_run_with_itself(finished: Path) -> None:
+    rows = json.loads(run("compare", finished, finished, "--json").output)
+    assert len(rows) == 14
+    assert all(row["difference"] in (0.0, None) for row in rows)
+    assert "last − first" in run("compare", finished, finished).output
+    with pytest.raises(LongshotError, match="two runs"):
+        run("compare", finished)
+
+
+def test_witnesses_are_lines_of_json(finished: Path) -> None:
+    for line in run("witnesses", finished).output.splitlines():
+        assert json.loads(line)["gap"] > 0
+
+
+def test_tuning_shows_its_curves(finished: Path) -> None:
+    shown = run("tune", finished.parent / "small.toml", "--out", finished).output
+    assert "temperature" in shown
+    assert "itgis" in shown
+
+
+def test_failures_show_in_the_exit_code(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(self: object, job: object) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(METHODS["naive"], "estimate", failing)
+    study = finished.parent / "small.toml"
+    result = run("run", study, "--out", tmp_path / "run", "--only", "method=naive,gld")
+    assert result.exit_code == 1
+    assert "6 failed" in result.output
+    assert "RuntimeError: no luck" in result.output
+    assert run("score", tmp_path / "run").exit_code == 1
+
+
+def test_first_mistakes(tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_text(SMALL.replace("mini-1l", "mini-9l"))
+    for arguments, message in (
+        (["run"], "a preset"),
+        (["run", "x.toml", "--preset", "smoke"], "a preset"),
+        (["run", "--preset", "smok"], "did you mean 'smoke'"),
+        (["run", tmp_path / "none.toml"], "No such file"),
+        (["run", tmp_path / "wrong.toml", "--out", tmp_path / "r"], "wrong.toml, line 3, models"),
+        (["run", "--preset", "smoke", "--engine", "slurm"], "no engine named 'slurm'"),
+        (["score", tmp_path], "There is no study's run"),
+        (["score", tmp_path, "--loss", "mse"], "is_loss or log_mse"),
+    ):
+        with pytest.raises(LongshotError, match=message):
+            run(*arguments)
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "longshot.cli.main", "score", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: There is no study's run")
+    assert len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,276 @@
+"""A run's rows: the same after any crash, on any engine, in any order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from longshot.engines import LocalEngine, make_engine
+from longshot.errors import LongshotError
+from longshot.estimate import Estimate, Job
+from longshot.methods import METHODS, Method
+from longshot.study import load_run
+from longshot.study.results import FILE
+from longshot.study.store import RunStore
+from tests.study.studies import ONE, SMALL, content, run, small
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = run(folder)
+    assert done.failed == 0
+    assert all(tally.done == tally.total and not tally.left for tally in done.tallies.values())
+    return folder
+
+
+def test_every_method_answers_every_target(whole: Path) -> None:
+    stored = load_run(whole)
+    assert stored.cells == [("mini-1l", "camel"), ("mini-1l", "hex")]
+    assert stored.methods == ["naive", "conditional", "gld", "qld", "itgis", "mhis"]
+    for model, inputs in stored.cells:
+        for label in stored.methods:
+            assert len(stored.estimates(model, inputs, label)) == 3
+    assert len(stored.rows) == 2 * 3 * 6
+    assert stored.failures == []
+
+
+def test_tuned_methods_run_at_the_temperature_that_was_chosen(whole: Path) -> None:
+    stored = load_run(whole)
+    assert set(stored.tuned) == {
+        ("mini-1l", inputs, label) for inputs in ("camel", "hex") for label in ("itgis", "mhis")
+    }
+    for (model, inputs, label), tuned in stored.tuned.items():
+        assert [t for t, _ in tuned.curve] == [0.5, 1.0]
+        for _, estimate in stored.estimates(model, inputs, label):
+            assert estimate.settings["temperature"] == tuned.temperature
+
+
+def test_no_target_is_used_for_both_tuning_and_judging(whole: Path) -> None:
+    chosen = load_run(whole).chosen
+    for inputs in ("camel", "hex"):
+        tokens = [
+            {target.token for target in chosen[stage, "mini-1l", inputs].targets}
+            for stage in ("tune", "run")
+        ]
+        assert tokens[0]
+        assert tokens[1]
+        assert not tokens[0] & tokens[1]
+
+
+def test_running_again_runs_nothing(whole: Path) -> None:
+    before = content(whole)
+    assert all(tally.ran == 0 for tally in run(whole).tallies.values())
+    assert content(whole) == before
+
+
+def kill_at_random(folder: Path, delay: float) -> bool:
+    """Run the study in a process of its own and kill -9 it; False if it was done before."""
+    process = multiprocessing.get_context("fork").Process(target=run, args=(folder,))
+    process.start()
+    time.sleep(delay)
+    alive = process.is_alive()
+    if alive and process.pid is not None:
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    return alive
+
+
+def test_killed_ten_times_it_ends_where_an_uninterrupted_run_does(
+    whole: Path, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    run(tmp_path / "timed")
+    needed = time.monotonic() - began
+    expected, folder = content(whole), tmp_path / "killed"
+    clock, kills, partial, rounds = random.Random(3), 0, 0, 0
+    while kills < 10:
+        kills += kill_at_random(folder, clock.uniform(0, needed / 2))
+        if (folder / FILE).is_file() and load_rows(folder) == len(expected[0]):
+            rounds += 1  # done before the last kill: begin again
+            folder = tmp_path / f"killed-{rounds}"
+        else:
+            partial += load_rows(folder) > 0
+    run(folder)
+    assert partial > 0
+    assert content(folder) == expected
+
+
+def load_rows(folder: Path) -> int:
+    try:
+        with RunStore(folder / FILE) as store:
+            return len(store.rows("tune")) + len(store.rows("run"))
+    except LongshotError:  # killed before there was a file
+        return 0
+
+
+def test_two_workers_give_the_same_rows(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, engine=LocalEngine(2))
+    assert content(tmp_path) == content(whole)
+
+
+def test_ray_gives_the_same_rows(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, engine=make_engine("ray", 2))
+    assert content(tmp_path) == content(whole)
+
+
+def test_parts_in_any_order_and_any_batches_make_the_whole(whole: Path, tmp_path: Path) -> None:
+    parts = ["method=mhis inputs=hex", "method=gld,naive", "inputs=camel method=itgis", ""]
+    for part in parts:
+        spec = small("at_once = 2", f"at_once = {len(part) % 3 + 1}")
+        run(tmp_path, spec, only=part)
+    assert content(tmp_path)[0] == content(whole)[0]
+    assert content(tmp_path)[1:] == content(whole)[1:]
+
+
+def test_tuning_first_and_running_later_make_the_whole(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, stages=("tune",))
+    assert load_run(tmp_path).rows == ()
+    assert len(load_run(tmp_path).tuned) == 4
+    run(tmp_path)
+    assert content(tmp_path) == content(whole)
+
+
+def test_one_target_alone(whole: Path, tmp_path: Path) -> None:
+    token = load_run(whole).chosen["run", "mini-1l", "hex"].targets[1].token
+    run(tmp_path, only=f"inputs=hex method=naive,qld token={token}")
+    (first, second) = load_run(tmp_path).rows
+    both = [row for row in load_run(whole).rows if row.key in (first.key, second.key)]
+    assert [r.estimate.log_probability for r in both if r.estimate] == [
+        r.estimate.log_probability for r in (first, second) if r.estimate
+    ]
+
+
+@dataclass(frozen=True)
+class Fragile(Method):
+    """Fails on some targets as long as `broken` is set."""
+
+    name: ClassVar[str] = "fragile"
+    broken: ClassVar[bool] = True
+
+    def estimate(self, job: Job) -> list[Estimate]:
+        if self.broken and any(event.members[0] % 2 for event in job.events):
+            raise ValueError("odd tokens are too much\nand the rest is noise")
+        return [
+            self.answer(job, event, log_probability=-1.0, no_interval="a toy")
+            for event in job.events
+        ]
+
+
+def test_a_failure_is_a_row_that_is_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS, "fragile", Fragile)
+    spec = small(SMALL[SMALL.index("[methods.naive]") :], "[methods.fragile]\nbudget = 1\n")
+    done = run(tmp_path, spec)
+    stored = load_run(tmp_path)
+    odd = [row for row in stored.rows if row.key.token % 2]
+    assert odd
+    assert done.failed == len(odd)
+    assert {row.error for row in odd} == {"ValueError: odd tokens are too much"}
+    assert all(row.estimate for row in stored.rows if row.key.token % 2 == 0)
+    assert stored.failures == odd
+
+    monkeypatch.setattr(Fragile, "broken", False)
+    again = run(tmp_path, spec)
+    assert again.failed == 0
+    assert sum(tally.ran for tally in again.tallies.values()) == len(odd)
+    assert load_run(tmp_path).failures == []
+
+
+def test_a_failed_sweep_leaves_rows_that_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = METHODS["itgis"].estimate
+
+    def failing(self: Any, job: Job) -> list[Estimate]:
+        if self.temperature == 0.5 and job.inputs.name == "hex":
+            raise MemoryError
+        return original(self, job)
+
+    monkeypatch.setattr(METHODS["itgis"], "estimate", failing)
+    done = run(tmp_path, only="method=itgis")
+    assert done.failed == 6
+    failures = load_run(tmp_path).failures
+    assert {row.key.inputs for row in failures} == {"hex"}
+    assert {row.error for row in failures} == {
+        "its temperature was not tuned: part of the sweep failed"
+    }
+    monkeypatch.undo()
+    assert run(tmp_path, only="method=itgis").failed == 0
+
+
+def test_another_study_is_refused_and_nothing_lost(whole: Path) -> None:
+    before = content(whole)
+    with pytest.raises(LongshotError, match="holds another study"):
+        run(whole, small("count = 3\n[tuning]", "count = 4\n[tuning]"))
+    assert content(whole) == before
+
+
+def test_two_processes_on_one_run_are_refused(tmp_path: Path) -> None:
+    run(tmp_path, only="method=naive inputs=hex")
+
+    class Meddling:
+        def map(self, function: Any, items: Any) -> Any:
+            with pytest.raises(LongshotError, match="Another process"):
+                run(tmp_path)
+            yield from ONE.map(function, items)
+
+    assert run(tmp_path, engine=Meddling(), only="method=naive inputs=camel").failed == 0
+
+
+def test_rows_of_other_weights_are_refused(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, only="method=naive inputs=hex")
+    with RunStore(tmp_path / FILE) as store:
+        store._connection.execute("UPDATE cells SET model_fingerprint = 'other'")
+    with pytest.raises(LongshotError, match="another version of mini-1l on hex"):
+        run(tmp_path)
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(LongshotError, match="cannot be used"):
+        run(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        ("model=mini-9l", "no model named 'mini-9l'; did you mean 'mini-1l'"),
+        ("mehtod=itgis", "did you mean 'method'"),
+        ("itgis", "selects nothing"),
+        ("method=", "selects nothing"),
+    ],
+)
+def test_a_wrong_selection_is_refused(tmp_path: Path, only: str, message: str) -> None:
+    with pytest.raises(LongshotError, match=message):
+        run(tmp_path, only=only)
+
+
+def test_records_and_witnesses(whole: Path) -> None:
+    stored = load_run(whole)
+    table = stored.to_pandas()
+    assert len(table) == len(stored.rows)
+    assert {"model", "inputs", "method", "text", "truth", "probability", "macs"} <= set(table)
+    assert table.query("method == 'qld'").probability.gt(0).all()
+    for witness in stored.witnesses():
+        assert witness["gap"] > 0
+        assert len(witness["tokens"]) > 20
+
+
+def test_time_left_is_known_once_every_method_has_run(tmp_path: Path) -> None:
+    seen = []
+    run(tmp_path, on_progress=lambda progress: seen.append(progress.seconds_left))
+    assert seen[0] is None
+    assert seen[-1] == 0
+    assert any(left for left in seen)
