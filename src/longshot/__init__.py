@@ -7,6 +7,7 @@ from longshot.events import Event, TokenIn, TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
+from longshot.study import Run, load_run
 from longshot.truth import Truth, load_truth, pick_targets
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Model",
     "Problem",
     "ProductInputs",
+    "Run",
     "TokenDistribution",
     "TokenIn",
     "TokenIs",
@@ -29,6 +31,7 @@ __all__ = [
     "estimate_many",
     "load_inputs",
     "load_model",
+    "load_run",
     "load_truth",
     "pick_targets",
 ]
