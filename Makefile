@@ -41,7 +41,7 @@ bench: .venv/.test ## speed, each figure a ratio measured in one run
 	touch $@
 
 .venv/.test: .venv/.core
-	$(PIP) --editable ".[test,notebook,ray]"
+	$(PIP) --editable ".[test,hf,notebook,ray]"
 	touch $@
 
 .venv/.lint: .venv/.test

@@ -92,10 +92,11 @@ def steppers(
         return literal.step, run.step
     walker = LiteralMHIS(model, inputs, events[0].members[0], 1.0, chains)
     walk = Walk(job, MHIS(), chains)
-    position = iter(torch.randint(1, inputs.length, (10_000,)).tolist())
+    scan = torch.randint(1, inputs.length, (10_000,), generator=torch.Generator().manual_seed(0))
+    positions = iter(scan.tolist())
 
     def move() -> None:
-        walk.move(next(position))
+        walk.move(next(positions))
         walk.record()
 
     return walker.step, move

@@ -12,7 +12,7 @@ from longshot.errors import LongshotError
 from longshot.evaluate import Decider, Evaluator, activations, winners
 from longshot.evaluate.evaluator import BLOCK
 from longshot.events import Event, Score, TokenIn, TokenIs
-from longshot.inputs import load_inputs
+from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
 from longshot.models import Model, load_model
 from longshot.models.checkpoints import ZOO_NAMES
 from longshot.models.gelu import GeluConfig, GeluTransformer
@@ -108,6 +108,27 @@ def test_a_row_does_not_depend_on_its_neighbours(kind: Score) -> None:
         assert torch.equal(
             single(tokens[chosen[:1]], torch.tensor([0])).score, whole.score[chosen[:1]]
         )
+
+
+@pytest.mark.parametrize("fixed", [0, 1, 3, 5])
+def test_a_fixed_beginning_is_run_once_and_changes_nothing(fixed: int) -> None:
+    model = toy_model(dtype=torch.float64)
+    some = TokenDistribution.from_weights(range(8), torch.ones(8))
+    positions = [TokenDistribution.fixed(i % 3) for i in range(fixed)] + [some] * (5 - fixed)
+    inputs = ProductInputs("begun", positions)
+    tokens = inputs.sample(70, torch.Generator().manual_seed(0))
+    owner = torch.arange(70) % 3
+    whole = Evaluator(model, EVENTS)(tokens, owner, gradient=True)
+    begun = Evaluator(model, EVENTS, inputs=inputs)(tokens, owner, gradient=True)
+    assert whole.gradient is not None
+    assert begun.gradient is not None
+    free = min(fixed, 4)
+    torch.testing.assert_close(begun.score, whole.score, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(begun.activation, whole.activation, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(
+        begun.gradient[:, free:], whole.gradient[:, free:], rtol=1e-10, atol=1e-10
+    )
+    assert begun.gradient[:, :free].isnan().all()
 
 
 def test_only_real_rows_are_counted() -> None:

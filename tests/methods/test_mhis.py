@@ -10,15 +10,8 @@ from torch import Tensor
 
 import longshot as ls
 from longshot.estimate import Job
-from longshot.methods.mhis import (
-    MHIS,
-    Walk,
-    disagreement,
-    log_acceptance,
-    no_interval,
-    proposal,
-    ratio,
-)
+from longshot.methods.chains import disagreement, no_interval, ratio
+from longshot.methods.mhis import MHIS, Walk, log_acceptance, proposal
 from tests.methods.enumerable import Enumerated, enumerated, midpoints
 from tests.methods.replicas import replicate, summarise
 

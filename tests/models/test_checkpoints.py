@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -179,3 +180,15 @@ def test_available_lists_all() -> None:
     assert [row.name for row in rows[:3]] == list(ZOO_NAMES)
     assert {row.name: row.layers for row in rows}["attn-only-3l"] == 3
     assert len(rows) == 11
+
+
+@pytest.mark.parametrize("name", ZOO_NAMES)
+def test_a_model_computes_the_same_where_it_travels_to(name: str) -> None:
+    """Bit for bit: matrix products round by the alignment of what they read."""
+    model = load_model(name)
+    tokens = torch.randint(4096, (64, 33), generator=torch.Generator().manual_seed(0))
+    copy: Model = pickle.loads(pickle.dumps(model))
+    assert torch.equal(
+        copy.network.activation(copy.embed(tokens)), model.network.activation(model.embed(tokens))
+    )
+    assert all(tensor.data_ptr() % 64 == 0 for tensor in (model.embedding, model.unembedding))

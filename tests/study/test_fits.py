@@ -14,7 +14,7 @@ from scipy import optimize
 
 from benchmarks.fits import gld_cell, power_cell
 from longshot.errors import LongshotError
-from longshot.study import fits
+from longshot.study import fits, newton
 from longshot.study.fits import FORMS, fit, leave_one_out
 from longshot.study.losses import ITAKURA_SAITO, LOSSES, Loss
 
@@ -112,9 +112,9 @@ def test_no_other_start_does_better(rng, form: str, loss: str) -> None:
     points = fits._grid(curve, log_p, LOSSES[loss]).theta.reshape(-1, 4)
     starts = points[rng.integers(0, len(points), 300)]
     everyone = np.ones((300, 24), dtype=bool)
-    _, values = fits._newton(curve, log_p, LOSSES[loss], everyone, starts)
+    _, values = newton.newton(curve, log_p, LOSSES[loss], everyone, starts)
     theta = fits._full(curve, log_p, LOSSES[loss]).optima[:1]
-    _, value = fits._newton(curve, log_p, LOSSES[loss], everyone[:1], theta)
+    _, value = newton.newton(curve, log_p, LOSSES[loss], everyone[:1], theta)
     assert value[0] <= values.min() + 1e-7
     assert (values > values.min() + 1e-3).any(), "there are local minima to avoid"
 
@@ -132,8 +132,8 @@ def derivative_errors(form: str, loss: Loss, rng: np.random.Generator) -> tuple[
     at = np.array([-12.0, -13.0, -0.5, 0.3])[: curve.size]
     theta = at + 0.3 * rng.standard_normal((5, curve.size))
 
-    def evaluate(theta: Array) -> fits._Point:
-        return fits._evaluate(curve, log_p, loss, weight, reference, theta)
+    def evaluate(theta: Array) -> newton.Point:
+        return newton.evaluate(curve, log_p, loss, weight, reference, theta)
 
     h, point = 1e-5, evaluate(theta)
     worst = [0.0, 0.0]

@@ -1,69 +1,84 @@
-"""`longshot demo`: a shipped model, a distribution, and what comes out of it."""
+"""`longshot demo`: the main job in small, from a shipped model to a page."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
 
 from longshot.cli.app import app, console
-from longshot.evaluate import activations, winners
-from longshot.inputs import load_inputs
-from longshot.models import Model, load_model
+from longshot.cli.study import run_with_display
+from longshot.engines import make_engine
+from longshot.report import write_report
+from longshot.study import Run, load_run, preset
+from longshot.study.summary import Scored, score_run
 
-BLOCK = 1024  # inputs between two steps of the progress bar
-SHOWN = 8
+SHOWN = 6  # targets of each distribution
 
 
 @app.command()
 def demo(
-    model: Annotated[str, typer.Option(help="A model's name or path.")] = "mini-2l",
-    inputs: Annotated[str, typer.Option(help="What it reads: a name or a template.")] = "camel",
-    samples: Annotated[int, typer.Option(min=1, help="How many inputs to draw.")] = 2**16,
-    seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
+    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
+    workers: Annotated[int, typer.Option(help="Processes.")] = 2,
 ) -> None:
-    """Draw inputs, run a shipped model on them, and show its most and its least common outputs.
+    """Estimate rare outputs of a shipped model with every method, and compare with the truth.
 
-    Example: [bold]longshot demo --model mini-4l --inputs english[/]
+    Example: [bold]longshot demo[/]
     """
-    torch.set_num_threads(1)  # products this small lose by sharing, on a busy machine badly
-    language_model = load_model(model)
-    distribution = load_inputs(inputs, language_model)
-    generator = torch.Generator().manual_seed(seed)
-    counts = torch.zeros(language_model.vocab_size, dtype=torch.int64)
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(f"{language_model.name} reads {distribution.name}", total=samples)
-        for start in range(0, samples, BLOCK):
-            tokens = distribution.sample(min(BLOCK, samples - start), generator)
-            won = winners(language_model, activations(language_model, tokens)).token
-            counts += torch.bincount(won[won >= 0], minlength=len(counts))  # −1 is a tie
-            progress.advance(task, len(tokens))
-    console.print(_table(language_model, counts, samples))
-    never = int((counts == 0).sum())
-    console.print(
-        f"{never:,} of {len(counts):,} tokens were never the output. In {samples:,} inputs, one of "
-        f"probability below {0.5 / samples:.0e} is more likely missed than seen."
-    )
+    run_with_display(preset("demo"), out, make_engine("local", workers))
+    run = load_run(out)
+    for model, inputs in run.cells:
+        console.print(_table(run, model, inputs))
+    scored = score_run(run)
+    console.print(Text(_meaning(run, scored)), soft_wrap=True)
+    pages = write_report(run, out / "report", ["html"])
+    console.print(Text(f"The same as a page: {pages[0]}"), soft_wrap=True)
 
 
-def _table(model: Model, counts: Tensor, samples: int) -> Table:
-    """The tokens that won most often beside those that won least often."""
-    ranked = counts.argsort(descending=True, stable=True)
-    seen = ranked[counts[ranked] > 0]
-    table = Table(title=f"{len(seen):,} different outputs in {samples:,} inputs")
-    for heading in ("most common", "rarest seen"):
-        table.add_column(heading)
-        table.add_column("times", justify="right")
-        table.add_column("share", justify="right")
-    for common, rare in zip(seen[:SHOWN].tolist(), seen.flip(0)[:SHOWN].tolist(), strict=True):
-        cells: list[Text | str] = []  # Text, because a token may look like rich's markup
-        for token in (common, rare):
-            times = int(counts[token])
-            cells += [Text(model.tokenizer.show(token)), f"{times:,}", f"{times / samples:.1e}"]
+def _table(run: Run, model: str, inputs: str) -> Table:
+    """Truth and estimates of some targets, from the commonest to the rarest."""
+    table = Table(title=f"How likely is it that {model} says … after {inputs} tokens?")
+    table.add_column("token")
+    for heading in ("truth", *run.methods):
+        table.add_column(heading, justify="right")
+    answers = {
+        label: {target.token: estimate for target, estimate in run.estimates(model, inputs, label)}
+        for label in run.methods
+    }
+    targets = sorted(run.chosen["run", model, inputs].targets, key=lambda t: -t.probability)
+    for target in targets[:: max(1, len(targets) // SHOWN)]:
+        cells = [Text(target.text), f"{target.probability:.1e}"]
+        for label in run.methods:
+            estimate = answers[label].get(target.token)
+            known = estimate is not None and estimate.probability > 0
+            cells.append(f"{estimate.probability:.1e}" if estimate and known else "no hit")
         table.add_row(*cells)
     return table
+
+
+def _meaning(run: Run, scored: list[Scored]) -> str:
+    """What came out, in two sentences."""
+    estimates = {
+        label: [pair for cell in run.cells for pair in run.estimates(*cell, label)]
+        for label in run.methods
+    }
+    total = len(estimates["naive"])
+    seen = {
+        label: sum(estimate.probability > 0 for _, estimate in pairs)
+        for label, pairs in estimates.items()
+    }
+    mean = {
+        label: sum(cell.score.is_loss or 0.0 for cell in scored if cell.method == label)
+        / len(run.cells)
+        for label in ("constant", *run.methods)
+    }
+    best = min(run.methods, key=lambda label: mean[label])
+    return (
+        f"Of {total} outputs that happen less than once in ten thousand inputs, plain sampling "
+        f"saw {seen['naive']} and {best} {seen[best]} at the same budget of model calls. Judged "
+        f"against the truth, {best} was the best: Itakura-Saito loss {mean[best]:.2f}, where "
+        f"knowing nothing about a token costs {mean['constant']:.2f}."
+    )

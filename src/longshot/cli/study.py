@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from longshot.cli.app import app, console
-from longshot.engines import make_engine
+from longshot.engines import Engine, make_engine
 from longshot.errors import LongshotError
 from longshot.study import Progress, Spec, Stage, load_run, preset, read_spec, run_study
 
@@ -49,7 +49,7 @@ def run(
     """
     spec = _spec(study, preset_name)
     folder = out or Path("runs") / spec.name
-    _go(spec, folder, ("tune", "run"), only, engine, workers, address)
+    run_with_display(spec, folder, make_engine(engine, workers, address), only=only)
     console.print(f"Now: longshot score {folder}", soft_wrap=True, highlight=False)
 
 
@@ -69,7 +69,7 @@ def tune(
     """
     spec = _spec(study, preset_name)
     folder = out or Path("runs") / spec.name
-    _go(spec, folder, ("tune",), only, engine, workers, address)
+    run_with_display(spec, folder, make_engine(engine, workers, address), ("tune",), only)
     table = Table("model", "inputs", "method", "temperature", "loss at each temperature")
     for (model, inputs, method), tuned in load_run(folder).tuned.items():
         curve = "  ".join(f"{t:g}: {loss:.2f}" for t, loss in tuned.curve)
@@ -83,19 +83,16 @@ def _spec(study: Path | None, name: str | None) -> Spec:
     return preset(name) if name is not None else read_spec(study or Path())
 
 
-def _go(
+def run_with_display(
     spec: Spec,
     folder: Path,
-    stages: tuple[Stage, ...],
-    only: str,
-    engine: str,
-    workers: int,
-    address: str | None,
+    engine: Engine,
+    stages: tuple[Stage, ...] = ("tune", "run"),
+    only: str = "",
 ) -> None:
     """Run with a display; exit with 1 if something failed."""
-    made = make_engine(engine, workers, address)
     with _Display() as display:
-        done = run_study(spec, folder, made, only=only, stages=stages, on_progress=display)
+        done = run_study(spec, folder, engine, only=only, stages=stages, on_progress=display)
     total = sum(tally.total for tally in done.tallies.values())
     console.print(f"{total - done.failed:,} of {total:,} estimates are in {folder}", soft_wrap=True)
     if done.failed:

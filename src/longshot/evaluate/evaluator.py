@@ -3,12 +3,16 @@
 The only place that calls autograd; decisions are `argmax`'s. Rows run through the model in blocks
 of one fixed shape, so that a row's numbers do not depend on its neighbours. (To the last bit where
 widths are multiples of 16 and heads of 4; odd products round by a row's place in memory.)
+
+Where the network can resume, the tokens with which every input begins are run once; gradients are
+of what follows them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -17,39 +21,81 @@ from torch import Tensor
 from longshot.errors import LongshotError
 from longshot.evaluate.argmax import Decider, readout
 from longshot.events import Event, Score, member_table
-from longshot.models import Model
+from longshot.inputs import ProductInputs
+from longshot.models import Model, SizedNetwork, in_blocks
 
 BLOCK = 64  # rows of one model call: many enough for fast products, few enough for the cache
 GRAIN = 8  # the last block is filled up to a multiple of this: a few chains alone waste nothing
 
 
+@runtime_checkable
+class ResumableNetwork(Protocol):
+    """The optional capability: inputs go on from what is known of their first positions."""
+
+    def memory(self, rows: int, positions: int) -> list[Tensor]:
+        """Room for what is known: the second axis is the rows, the last but one the positions."""
+
+    def resume(self, embedded: Tensor, memory: list[Tensor], start: int) -> Tensor:
+        """The activation of inputs known up to `start`; `memory` takes up the rest."""
+
+
 class Evaluation(NamedTuple):
-    """What one pass says of each input; the gradient only where asked for."""
+    """What one pass says of each input; the gradient only where asked for, NaN where not run."""
 
     score: Float[Tensor, " rows"]
     activation: Float[Tensor, "rows width"]
     gradient: Float[Tensor, "rows position embedding"] | None
 
 
+class Prefix:
+    """Room for a block of inputs that all begin with the same tokens, which are run once."""
+
+    def __init__(self, network: ResumableNetwork, embedded: Tensor, length: int) -> None:
+        self.length, start = length, embedded.shape[1]
+        self.room = network.memory(BLOCK, length)
+        if start:
+            network.resume(embedded, self.rows(1), 0)
+            for layer in self.room:
+                layer[:, 1:, :, :start] = layer[:, :1, :, :start]
+
+    def rows(self, count: int) -> list[Tensor]:
+        return [layer[:, :count] for layer in self.room]
+
+
 def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Tensor, "rows width"]:
     """The activation before the unembedding of each input, in blocks."""
     out = torch.empty(len(tokens), model.width, dtype=readout(model).dtype)
+
+    def run(here: slice) -> None:
+        block = tokens[_filled_up(here, model, tokens.shape[1])]
+        out[here] = model.network.activation(model.embed(block))[: here.stop - here.start]
+
     with torch.no_grad():
-        for start, block in _blocks(tokens, BLOCK):
-            rows = model.network.activation(model.embed(block))
-            out[start : start + BLOCK] = rows[: len(tokens) - start]
+        in_blocks(model.network, len(tokens), tokens.shape[1], run, BLOCK)
     _refuse_non_finite(out.sum(1), tokens, model)
     return out
 
 
 class Evaluator:
-    """Scores inputs for several events at once: row r belongs to event `owner[r]`."""
+    """Scores inputs for several events at once: row r belongs to event `owner[r]`.
 
-    def __init__(self, model: Model, events: Sequence[Event], score: Score = "logit") -> None:
+    Where it is told from which distribution they come, it runs their fixed beginning only once.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        events: Sequence[Event],
+        score: Score = "logit",
+        inputs: ProductInputs | None = None,
+    ) -> None:
         self.model, self.readout = model, readout(model)
         self.members = member_table(events)
         self.score_kind = score
         self.decider = Decider(model, events)
+        self._resumable = model.network if isinstance(model.network, ResumableNetwork) else None
+        self.prefix = fixed_beginning(inputs if self._resumable else None)
+        self._begun: Prefix | None = None
 
     def __call__(
         self,
@@ -61,26 +107,42 @@ class Evaluator:
         rows, width = len(tokens), self.model.width
         dtype = self.readout.dtype
         score, v = torch.empty(rows, dtype=dtype), torch.empty(rows, width, dtype=dtype)
-        embedded_shape = (*tokens.shape, self.model.embedding.shape[1])
-        slopes = torch.empty(embedded_shape, dtype=dtype) if gradient else None
-        for (start, block), (_, owners) in zip(
-            _blocks(tokens, BLOCK), _blocks(owner, BLOCK), strict=True
-        ):
-            here = slice(start, min(start + BLOCK, rows))
-            count = here.stop - start
-            if self.score_kind == "gap":
-                self.decider.count(owners[:count])
+        since = self.prefix.shape[1]
+        slopes = None
+        if gradient:
+            slopes = torch.empty(*tokens.shape, self.model.embedding.shape[1], dtype=dtype)
+            slopes[:, :since] = math.nan
+
+        def run(here: slice) -> None:
+            filled, count = _filled_up(here, self.model, tokens.shape[1]), here.stop - here.start
+            block, owners = tokens[filled, since:], owner[filled]
             with torch.set_grad_enabled(gradient):
                 embedded = self.model.embed(block).requires_grad_(gradient)
-                activation = self.model.network.activation(embedded).to(dtype)
+                activation = self._activation(embedded).to(dtype)
                 direction, offset = self._direction(activation.detach(), owners)
                 objective = (activation * direction).sum(1) + offset
             if slopes is not None:
                 (slope,) = torch.autograd.grad(objective.sum(), embedded)
-                slopes[here] = slope[:count]
+                slopes[here, since:] = slope[:count]
             score[here], v[here] = objective.detach()[:count], activation.detach()[:count]
+            if self.score_kind == "gap":
+                self.decider.count(owner[here])
+
+        in_blocks(self.model.network, rows, tokens.shape[1], run, BLOCK)
         _refuse_non_finite(score, tokens, self.model)
         return Evaluation(score, v, slopes)
+
+    def _activation(
+        self, embedded: Float[Tensor, "rows tail width"]
+    ) -> Float[Tensor, "rows width"]:
+        """The activation of inputs that go on with `embedded` after the prefix."""
+        if self._resumable is None:
+            return self.model.network.activation(embedded)
+        start = self.prefix.shape[1]
+        length = start + embedded.shape[1]
+        if self._begun is None or self._begun.length != length:
+            self._begun = Prefix(self._resumable, self.model.embed(self.prefix), length)
+        return self._resumable.resume(embedded, self._begun.rows(len(embedded)), start)
 
     def _direction(
         self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]
@@ -104,15 +166,21 @@ class Evaluator:
         return members.gather(1, winner)[:, 0]
 
 
-def _blocks(rows: Tensor, size: int) -> list[tuple[int, Tensor]]:
-    """`rows` in pieces of `size`, the last filled up by a few copies of its first row."""
-    pieces = []
-    for start in range(0, len(rows), size):
-        piece = rows[start : start + size]
-        if missing := -len(piece) % GRAIN:
-            piece = torch.cat([piece, piece[:1].expand(missing, *piece.shape[1:])])
-        pieces.append((start, piece))
-    return pieces
+def fixed_beginning(inputs: ProductInputs | None) -> Int[Tensor, "1 prefix"]:
+    """The tokens before the first free position, short of the last position."""
+    if inputs is None:
+        return torch.empty(1, 0, dtype=torch.int64)
+    end = min((*inputs.free_positions, inputs.length - 1))
+    return torch.tensor([[int(d.support[0]) for d in inputs.positions[:end]]], dtype=torch.int64)
+
+
+def _filled_up(here: slice, model: Model, positions: int) -> Int[Tensor, " filled"]:
+    """The rows of a slice, then a few times its first, up to a multiple of the grain."""
+    network = model.network
+    fit = network.rows(positions) if isinstance(network, SizedNetwork) else GRAIN
+    missing = -(here.stop - here.start) % min(GRAIN, fit)
+    rows = torch.arange(here.start, here.stop)
+    return torch.cat([rows, rows[:1].expand(missing)])
 
 
 def _refuse_non_finite(values: Tensor, tokens: Tensor, model: Model) -> None:

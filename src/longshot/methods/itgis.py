@@ -130,7 +130,7 @@ class Run:
 
     def __init__(self, job: Job, settings: ITGIS, batch: int) -> None:
         self.job, self.settings, self.batch = job, settings, batch
-        self.evaluator = Evaluator(job.model, job.events, settings.score)
+        self.evaluator = Evaluator(job.model, job.events, settings.score, job.inputs)
         self.generators = [job.generator(settings.name, event) for event in job.events]
         targets, length = len(job.events), job.inputs.length
         width = job.model.embedding.shape[1]

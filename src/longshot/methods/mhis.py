@@ -22,7 +22,7 @@ consistent, with a bias of order 1/n. (The paper prints the weight inverted.)
 All chains of all targets move at the same position in the same step. Every one-position kernel
 leaves q invariant, so a stationary chain has the law q after any sequence of positions; given the
 sequence the chains are independent, and the spread between them gives the standard error. Each
-proposal costs one forward and one backward pass: the current state keeps its gradient at all
+proposal costs one forward and one backward pass: the current state keeps its gradient at all free
 positions.
 """
 
@@ -42,12 +42,12 @@ from longshot.evaluate import Evaluation, Evaluator
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
 from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
+from longshot.methods.chains import disagreement, no_interval, ratio
 from longshot.numerics import (
     autocorrelated_size,
     effective_sample_size,
     log_interval,
     pareto_k,
-    r_hat,
 )
 
 ROWS = 1024  # chains in hand at once
@@ -142,7 +142,7 @@ class Walk:
 
     def __init__(self, job: Job, settings: MHIS, chains: int) -> None:
         self.job, self.settings, self.chains = job, settings, chains
-        self.evaluator = Evaluator(job.model, job.events, settings.score)
+        self.evaluator = Evaluator(job.model, job.events, settings.score, job.inputs)
         self.generators = [job.generator(settings.name, event) for event in job.events]
         self.owner = torch.arange(len(job.events)).repeat_interleave(chains)
         self.embedding = {
@@ -265,53 +265,3 @@ def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> Stat
             for a, b in zip(new, old, strict=True)
         )
     )
-
-
-def ratio(
-    log_weight: Float64[Tensor, "chain step"], hit: Bool[Tensor, "chain step"]
-) -> tuple[float, float | None]:
-    """log of Σ w·1[hit]/Σ w, and its relative error by the delta method over chains.
-
-    With a_c and b_c a chain's share of the upper and of the lower sum,
-    Var(p̂)/p̂² ≈ C/(C−1) · Σ_c (a_c − b_c)².
-    """
-    above = log_weight.masked_fill(~hit, -math.inf).logsumexp(1)
-    below = log_weight.logsumexp(1)
-    log_p = float(above.logsumexp(0) - below.logsumexp(0))
-    chains = len(log_weight)
-    if log_p == -math.inf or chains < 2:
-        return log_p, None
-    spread = float((above.softmax(0) - below.softmax(0)).square().sum())
-    return log_p, math.sqrt(chains / (chains - 1) * spread) if spread > 0 else None
-
-
-def disagreement(
-    log_weight: Float64[Tensor, "chain step"], hit: Bool[Tensor, "chain step"]
-) -> float:
-    """The largest R-hat of what the ratio is made of: scores, weights and hits."""
-    weight = (log_weight - log_weight.max()).exp()
-    return max(r_hat(log_weight), r_hat(weight), r_hat(hit.double()))
-
-
-def no_interval(
-    log_weight: Float64[Tensor, "chain step"],
-    hit: Bool[Tensor, "chain step"],
-    error: float | None,
-    worst: float,
-) -> str | None:
-    """Why the chains bear no interval, or None when they do."""
-    chains, with_hits, without = len(hit), int(hit.any(1).sum()), int((~hit).any(1).sum())
-    if not with_hits:
-        return "No sample hit."
-    if with_hits < max(3, chains / 2):
-        return f"Only {with_hits} of {chains} chains found the target."
-    if without < max(3, chains / 2):
-        return f"Only {without} of {chains} chains left the target: nothing tells the normaliser."
-    if not worst < 1.1:
-        return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.1)."
-    k = pareto_k(log_weight.flatten())
-    if k is not None and k > 0.7:
-        return f"The normaliser's weights have a heavy tail (Pareto k = {k:.2f} > 0.7)."
-    if error is None or error > 0.5:
-        return "The chains differ too much for a standard error to be trusted."
-    return None

@@ -1,6 +1,6 @@
 """Language models seen from their last position."""
 
-from longshot.models.base import Model, Network, PrefixNetwork
+from longshot.models.base import Model, Network, PrefixNetwork, SizedNetwork, in_blocks
 from longshot.models.checkpoints import ModelInfo, available, load_model
 from longshot.models.tokenizer import Tokenizer
 
@@ -9,7 +9,9 @@ __all__ = [
     "ModelInfo",
     "Network",
     "PrefixNetwork",
+    "SizedNetwork",
     "Tokenizer",
     "available",
+    "in_blocks",
     "load_model",
 ]

@@ -8,7 +8,8 @@ fingerprint, where it came from. Adapters implement `Network`; methods take a `M
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -17,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from longshot.errors import LongshotError
 from longshot.models.tokenizer import Tokenizer
 
 
@@ -54,6 +56,51 @@ class PrefixNetwork(Protocol):
         self, cache: Any, embedded: Float[Tensor, "batch continuation tail width"]
     ) -> Float[Tensor, "batch continuation width"]:
         """The activation after each continuation of each cached prefix."""
+
+
+@runtime_checkable
+class SizedNetwork(Protocol):
+    """The optional capability: a network for which the memory decides how many rows it takes."""
+
+    def rows(self, positions: int) -> int:
+        """How many inputs of this length one call should take."""
+
+    def limit_rows(self, rows: int) -> None:
+        """Take no more at once from now on."""
+
+
+def in_blocks(
+    network: object, count: int, positions: int, run: Callable[[slice], None], most: int
+) -> None:
+    """Call `run` on one slice of `count` rows after the other, of `most` rows or as many as fit.
+
+    Where the memory does not suffice, the same rows are tried again in smaller slices.
+    """
+    start = 0
+    while start < count:
+        size = network.rows(positions) if isinstance(network, SizedNetwork) else most
+        size = min(size, count - start)
+        try:
+            run(slice(start, start + size))
+        except (RuntimeError, MemoryError) as error:
+            if not isinstance(network, SizedNetwork) or not _is_out_of_memory(error):
+                raise
+            if size == 1:
+                raise LongshotError(
+                    f"The memory does not suffice for one input of {positions} tokens."
+                ) from error
+            network.limit_rows(size // 2)
+            warnings.warn(
+                f"The memory did not suffice for {size} inputs at once; going on with {size // 2}.",
+                stacklevel=2,
+            )
+        else:
+            start += size
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    kinds = (torch.OutOfMemoryError, MemoryError)
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
 @dataclass(frozen=True)
@@ -107,7 +154,7 @@ class Model:
         digest = hashlib.sha256(self.tokenizer.fingerprint.encode())
         for name, tensor in _weights(self.network):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            plain = tensor.detach().cpu().contiguous().view(torch.uint8)
+            plain = tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8)
             digest.update(plain.numpy().tobytes())
         return digest.hexdigest()[:16]
 

@@ -16,14 +16,24 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.models.base import Model
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from longshot.models.hub import HUB, from_hub, hub_file
+from longshot.models.huggingface import (
+    PREFIX,
+    from_transformers,
+    is_a,
+    load_huggingface,
+)
 from longshot.models.tokenizer import Tokenizer
 from longshot.models.transformer_lens import convert_config, convert_state
+from longshot.models.transformer_lens_objects import (
+    from_transformer_lens,
+    is_transformer_lens_model,
+)
 
 ZOO = Path(__file__).parent / "zoo"
 ZOO_NAMES = ("mini-1l", "mini-2l", "mini-4l")
@@ -58,19 +68,33 @@ def available() -> list[ModelInfo]:
 
 
 def load_model(
-    name_or_path: str | Path | Model,
+    name_or_path: str | Path | Model | nn.Module,
     *,
+    tokenizer: Any = None,
     device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
+    trust_remote_code: bool = False,
 ) -> Model:
-    """A model by the name of a shipped or hub model, from a folder or file, or as it is.
+    """A model by the name of a shipped or hub model, from a folder or file, or as an object.
 
     A hub model's revision may follow its name (`gelu-1l@REVISION`); without one, a copy that is
     already on this machine is used as it is, so that a model never changes between two runs.
+
+    `hf:` before a name of the hub or a folder, with `#file.gguf` behind it for a GGUF file, loads
+    any causal language model by `transformers`, in its own precision unless `dtype` is given. A
+    `transformers` model in memory comes with its `tokenizer`; a TransformerLens model may bring
+    its own. Both stay on their device and in their precision.
     """
     if isinstance(name_or_path, Model):
         return name_or_path
+    if isinstance(name_or_path, nn.Module):
+        return _from_object(name_or_path, tokenizer)
     name = str(name_or_path)
+    if name.startswith(PREFIX):
+        return load_huggingface(name, tokenizer, device, dtype, trust_remote_code)
+    if tokenizer is not None or trust_remote_code:
+        raise LongshotError(f"{name!r} is no hf: model: it brings its own tokenizer, and no code.")
+    dtype = dtype or torch.float32
     base, _, revision = name.partition("@")
     if name in ZOO_NAMES:
         return _load(ZOO / name, name, "shipped", ZOO / "tokenizer.json", device, dtype)
@@ -87,6 +111,17 @@ def load_model(
     if "/" in name or path.suffix:
         raise LongshotError(f"There is no model file or folder at {path}.")
     raise unknown_name("model", base, [*ZOO_NAMES, *HUB])
+
+
+def _from_object(model: nn.Module, tokenizer: Any) -> Model:
+    if is_transformer_lens_model(model):
+        return from_transformer_lens(model, tokenizer)
+    if is_a(model, "PreTrainedModel"):
+        return from_transformers(model, tokenizer)
+    raise LongshotError(
+        f"A {type(model).__name__} is no model that longshot knows: give one of transformers, or "
+        "of TransformerLens."
+    )
 
 
 def _load(
@@ -199,7 +234,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if not _is_plain(tensor):
             raise LongshotError(f"{path}: {name} is not a plain dense tensor.")
-    return tensors
+    # A tensor inside a file starts at any address, and matrix products round by alignment: a copy
+    # starts on a boundary, as it does in a worker that the model travels to.
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _is_plain(tensor: Tensor) -> bool:

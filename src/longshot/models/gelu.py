@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear
 
 from longshot.errors import LongshotError
+from longshot.models.pullback import LastActivation, Memory
 
 
 @dataclass(frozen=True)
@@ -198,11 +199,34 @@ class GeluTransformer(nn.Module):
     def activation(
         self, embedded: Float[Tensor, "batch position width"]
     ) -> Float[Tensor, "batch width"]:
-        """The activation before the unembedding at the last position, from token embeddings."""
+        """The activation before the unembedding at the last position, from token embeddings.
+
+        Differentiable in them; in the weights only while these require a gradient.
+        """
+        if not (self.norm_final.weight.requires_grad and torch.is_grad_enabled()):
+            return self.resume(embedded, self.memory(*embedded.shape[:2]), 0)
         x = self._embed(embedded, 0)
         for block in self.blocks[:-1]:
             x = block(x)
         return self._last(x, None)
+
+    def memory(self, rows: int, positions: int) -> Memory:
+        """Room for what inputs attend to, for `resume` to fill."""
+        c = self.config
+        room = self.positions.new_empty
+        keys_values = [room(2, rows, c.heads, positions, c.head_width) for _ in range(c.layers - 1)]
+        return [*keys_values, room(1, rows, 1, positions, c.width)]
+
+    def resume(
+        self, embedded: Float[Tensor, "rows tail width"], memory: Memory, start: int
+    ) -> Float[Tensor, "rows width"]:
+        """`activation` of inputs whose first `start` positions are in `memory`; it fills the rest.
+
+        Differentiable in `embedded` alone.
+        """
+        x = self._embed(embedded, start)
+        out: Tensor = LastActivation.apply(x, self, memory, start)  # type: ignore[no-untyped-call]
+        return out
 
     def prefix(self, embedded: Float[Tensor, "batch prefix width"]) -> PrefixCache:
         """Run prefixes once and keep what their continuations will attend to."""
@@ -224,7 +248,11 @@ class GeluTransformer(nn.Module):
         return self._last(x, cache.layers[-1]).reshape(*embedded.shape[:2], -1)
 
     def macs(self, positions: int, prefix: int = 0) -> int:
-        """Multiply-accumulates of `activation` on one input, or of `extend` on one leaf."""
+        """Multiply-accumulates of `activation` on one input, or of `extend` on one leaf.
+
+        Of layers as they are written down, which is what budgets are priced in; `resume` needs
+        fewer, since it does without the last layer's keys and values.
+        """
         c, seen = self.config, prefix + positions
         inner = c.heads * c.head_width
         dense = 2 * c.width * inner + 2 * c.width * c.mlp_width  # query, output, both MLP halves

@@ -37,7 +37,7 @@ def hub_file(repository: str, file: str, revision: str | None) -> Path:
         cached = try_to_load_from_cache(repository, file, revision=revision)
         if isinstance(cached, str):
             return Path(cached)
-        if not _hub_has_an_address():
+        if not hub_has_an_address():
             raise unreachable
         return Path(hf_hub_download(repository, file, revision=revision))
     except LongshotError:
@@ -50,7 +50,7 @@ def hub_file(repository: str, file: str, revision: str | None) -> Path:
         ) from error
 
 
-def _hub_has_an_address() -> bool:
+def hub_has_an_address() -> bool:
     """Whether the hub's name resolves: without it the client would retry for half a minute."""
     from huggingface_hub import constants
 

@@ -1,4 +1,4 @@
-"""The fits that stand between a method's output and its loss (Wu and Hilton 2024, section 4.3).
+"""The fits that stand between a method's output and its loss (Wu and Hilton 2024, section 4.2).
 
     power:     q = a·x^c + b                          a, b, c > 0
     gld:       q = exp(−(a·μ/(σ + ε))² + b) + c       a, ε, c > 0
@@ -34,19 +34,12 @@ from jaxtyping import Bool, Float64
 
 from longshot.errors import unknown_name
 from longshot.study.losses import Array, Loss, find_loss
+from longshot.study.newton import FLAT, STEEP, Curve, Vector, newton
 
-RIDGE = 1e-8
 TIE = 1e-7
 """In mean loss: what a branch must gain over the constant to be kept."""
-
-_FLAT = 40.0  # e^−40 of the smallest truth is nothing beside it
-_STEEP = 14.0  # bound on |γ|
-_EDGE = 25.0  # bound on |ω|
-_STEPS = 200
-_PROMISE = 1e-12  # of mean loss
 _STARTS = {3: 3, 4: 8}  # by the size of θ, for 64 targets; more for fewer
 
-Vector = Float64[Array, " target"]
 Features = Float64[Array, "target feature"]
 
 
@@ -133,41 +126,18 @@ def _checked(form: str, features: Features, log_p: Vector, loss: str) -> tuple[F
     return FORMS[form], find_loss(loss)
 
 
-# --- the curve
+# --- the curves
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """v of each target, as a function of ω where it is one, and who has a branch at all."""
-
-    has: Bool[Array, " target"]
-    depth: Callable[[Array], tuple[Array, Array, Array]]
-    """v with its first two derivatives by ω, for a column of ω."""
-    omegas: tuple[float, ...]
-    """Where the grid looks; one value when v does not depend on it."""
-    unit: float = 1.0
-
-    @property
-    def size(self) -> int:
-        return 3 if len(self.omegas) == 1 else 4
-
-    def log_q(self, theta: Float64[Array, "fit 4"]) -> Float64[Array, "fit target"]:
-        """At absolute θ, which has v₀ = 0."""
-        a, b, gamma, omega = theta.T[:, :, None]
-        branch: Array = np.where(self.has, a - np.exp(gamma) * self.depth(omega)[0], -np.inf)
-        log_q: Array = np.logaddexp(branch, b)
-        return log_q
-
-
-def _power_curve(features: Features) -> _Curve | None:
+def _power_curve(features: Features) -> Curve | None:
     log_x = features[:, 0]
     has = log_x > -np.inf
     v = np.where(has, -log_x, 0.0)[None]
     none = np.zeros_like(v)
-    return _Curve(has, lambda omega: (v, none, none), (0.0,)) if has.any() else None
+    return Curve(has, lambda omega: (v, none, none), (0.0,)) if has.any() else None
 
 
-def _gld_curve(features: Features) -> _Curve:
+def _gld_curve(features: Features) -> Curve:
     mu, sigma = features.T
     unit = float(np.median(sigma)) or float(sigma.mean()) or 1.0
     m2, s = (mu / unit) ** 2, sigma / unit
@@ -181,7 +151,7 @@ def _gld_curve(features: Features) -> _Curve:
         return v, by_w * slope, by_w2 * slope**2 + by_w * slope * (1 - 2 * w)
 
     omegas = tuple(6 * np.sinh(np.linspace(-1.2, 1, 9 if len(mu) > 32 else 25)))
-    return _Curve(np.ones(len(mu), dtype=bool), depth, omegas, unit)
+    return Curve(np.ones(len(mu), dtype=bool), depth, omegas, unit)
 
 
 # --- the forms
@@ -191,12 +161,12 @@ def _gld_curve(features: Features) -> _Curve:
 class Form:
     """How features become a curve, θ becomes parameters, and those predict."""
 
-    curve: Callable[[Features], _Curve | None]
-    parameters: Callable[[_Curve | None, Array], dict[str, float]]
+    curve: Callable[[Features], Curve | None]
+    parameters: Callable[[Curve | None, Array], dict[str, float]]
     predict: Callable[[Features, Mapping[str, float]], Array]
 
 
-def _power_parameters(curve: _Curve | None, theta: Array) -> dict[str, float]:
+def _power_parameters(curve: Curve | None, theta: Array) -> dict[str, float]:
     return {"log_a": float(theta[0]), "log_b": float(theta[1]), "c": float(np.exp(theta[2]))}
 
 
@@ -205,7 +175,7 @@ def _power_predict(features: Features, p: Mapping[str, float]) -> Array:
     return log_q
 
 
-def _gld_parameters(curve: _Curve | None, theta: Array) -> dict[str, float]:
+def _gld_parameters(curve: Curve | None, theta: Array) -> dict[str, float]:
     assert curve is not None
     a, b, gamma, omega = theta.tolist()
     w = 1 / (1 + np.exp(-omega))
@@ -267,15 +237,15 @@ class _Grid(NamedTuple):
         return starts
 
 
-def _grid(curve: _Curve, log_p: Vector, loss: Loss) -> _Grid:
+def _grid(curve: Curve, log_p: Vector, loss: Loss) -> _Grid:
     low = log_p.min()
-    betas = np.append(low - np.array([_FLAT, 12, 4, 1]), np.quantile(log_p, np.linspace(0, 1, 8)))
+    betas = np.append(low - np.array([FLAT, 12, 4, 1]), np.quantile(log_p, np.linspace(0, 1, 8)))
     steepness = np.linspace(np.log(0.03), np.log(3000), 14)  # γ, over the whole range of v
     shares = np.linspace(0, 1, 15 if curve.size == 3 else 9) ** 2  # more where the branch is high
     theta = np.empty((len(curve.omegas), len(steepness), len(betas), len(shares), 4))
     for i, omega in enumerate(curve.omegas):
         v = curve.depth(np.full((1, 1), omega))[0][0, curve.has]
-        gamma = np.clip(steepness - np.log(np.ptp(v) or 1.0), -_STEEP, _STEEP)
+        gamma = np.clip(steepness - np.log(np.ptp(v) or 1.0), -STEEP, STEEP)
         heights = log_p[curve.has] + np.exp(gamma)[:, None] * v
         theta[i, ..., 0] = np.quantile(heights, shares, axis=1).T[:, None]
         theta[i, ..., 1] = betas[:, None]
@@ -287,7 +257,7 @@ def _grid(curve: _Curve, log_p: Vector, loss: Loss) -> _Grid:
     return _Grid(theta, losses.reshape(*theta.shape[:-1], len(log_p)))
 
 
-def _starts(curve: _Curve) -> int:
+def _starts(curve: Curve) -> int:
     """From how many points to start a fold: of its own grid, and of the full fit's optima.
 
     Few targets are the harder case: what fits four of them exactly may be hidden in a corner.
@@ -301,18 +271,18 @@ class _Full(NamedTuple):
     """Of the fit to all targets, the best first."""
 
 
-def _full(curve: _Curve, log_p: Vector, loss: Loss) -> _Full:
+def _full(curve: Curve, log_p: Vector, loss: Loss) -> _Full:
     grid = _grid(curve, log_p, loss)
     starts = grid.best(grid.losses.sum(-1, keepdims=True), 6 * _starts(curve))[0]
     everyone = np.ones((len(starts), len(log_p)), dtype=bool)
-    theta, value = _newton(curve, log_p, loss, everyone, starts)
+    theta, value = newton(curve, log_p, loss, everyone, starts)
     order = value.argsort(kind="stable")
     _, first = np.unique(value[order].round(6), return_index=True)  # one of each optimum
     return _Full(grid, theta[order[first]])
 
 
 def _best(
-    curve: _Curve,
+    curve: Curve,
     log_p: Vector,
     loss: Loss,
     fitted: Bool[Array, "fit target"],
@@ -320,14 +290,14 @@ def _best(
 ) -> Float64[Array, "fit 4"]:
     fits, count, _ = starts.shape
     flat = starts.reshape(-1, 4)
-    theta, value = _newton(curve, log_p, loss, np.repeat(fitted, count, 0), flat)
+    theta, value = newton(curve, log_p, loss, np.repeat(fitted, count, 0), flat)
     best = value.reshape(fits, count).argmin(1)
     optimum: Array = theta.reshape(starts.shape)[np.arange(fits), best]
     return optimum
 
 
 def _or_constant(
-    curve: _Curve | None,
+    curve: Curve | None,
     log_p: Vector,
     loss: Loss,
     fitted: Bool[Array, "fit target"],
@@ -345,129 +315,3 @@ def _or_constant(
         alone = ~(losses.sum(1) / count < constant - TIE)
     level_only = np.stack([np.full_like(level, -np.inf), level, 0 * level, 0 * level], 1)
     return np.where(alone[:, None], level_only, theta), alone
-
-
-# --- Newton's method on many fits at once
-
-
-class _Point(NamedTuple):
-    """Mean loss with its ridge, gradient and Hessian, by θ relative to v₀."""
-
-    value: Float64[Array, " fit"]
-    gradient: Float64[Array, "fit size"]
-    hessian: Float64[Array, "fit size size"]
-
-
-def _evaluate(
-    curve: _Curve,
-    log_p: Vector,
-    loss: Loss,
-    weight: Float64[Array, "fit target"],
-    reference: Array,
-    theta: Float64[Array, "fit size"],
-) -> _Point:
-    """With s the branch's share of q and ℓ its logarithm,
-
-    ∇ln q = s·∇ℓ + (1 − s)·∇β,    ∇²ln q = s(1 − s)·(∇ℓ − ∇β)(∇ℓ − ∇β)ᵀ + s·∇²ℓ.
-    """
-    size = theta.shape[1]
-    alpha, beta, gamma = theta.T[:3, :, None]
-    omega = theta[:, 3:] if size == 4 else np.zeros_like(alpha)
-    v, v1, v2 = curve.depth(omega)
-    v0, v01, v02 = (
-        np.take_along_axis(np.broadcast_to(d, weight.shape), reference, 1) for d in (v, v1, v2)
-    )
-    C = np.where(curve.has, np.exp(gamma), 0.0)
-    by_gamma, by_omega, by_omega2 = -C * (v - v0), -C * (v1 - v01), -C * (v2 - v02)
-    branch = np.where(curve.has, alpha + by_gamma, -np.inf)
-    log_q = np.logaddexp(branch, beta)
-    s, t = np.exp(branch - log_q), np.exp(beta - log_q)
-    r = np.where(weight > 0, log_p - log_q, 0.0)
-    slope, curvature = weight * loss.slope(r), weight * loss.curvature(r)
-    by_log_q = slope * s
-    one = np.ones_like(s)
-    along = np.stack([one, -one, by_gamma, by_omega][:size], 1)  # ∇ℓ − ∇β
-    jacobian = along * s[:, None]
-    jacobian[:, 1] = t
-    hessian = (jacobian * curvature[:, None]) @ jacobian.mT
-    hessian += (along * (by_log_q * t)[:, None]) @ along.mT
-    hessian[:, 2, 2] += (by_log_q * by_gamma).sum(1)
-    if size == 4:
-        cross = (by_log_q * by_omega).sum(1)
-        hessian[:, 2, 3] += cross
-        hessian[:, 3, 2] += cross
-        hessian[:, 3, 3] += (by_log_q * by_omega2).sum(1)
-    gradient = (jacobian @ slope[:, :, None])[:, :, 0]
-    gradient[:, 2:] += 2 * RIDGE * theta[:, 2:]
-    hessian[:, range(2, size), range(2, size)] += 2 * RIDGE
-    value = (weight * loss.of(r)).sum(1) + RIDGE * np.square(theta[:, 2:]).sum(1)
-    return _Point(value, gradient, hessian)
-
-
-def _step(
-    point: _Point, damping: Float64[Array, " fit"], held: Bool[Array, "fit size"]
-) -> tuple[Float64[Array, "fit size"], Float64[Array, " fit"]]:
-    """−(|H| + damping)⁻¹·∇, leaving alone what is held at its bound; and ∇ᵀ|H|⁻¹∇."""
-    free = ~held
-    hessian = np.where(free[:, :, None] & free[:, None, :], point.hessian, np.eye(held.shape[1]))
-    values, vectors = np.linalg.eigh(hessian)
-    stiffness = np.abs(values) + 1e-15
-    along = (vectors.mT @ np.where(free, point.gradient, 0.0)[:, :, None])[:, :, 0]
-    promise = (along**2 / stiffness).sum(1)
-    step = -(vectors @ (along / (stiffness + damping[:, None]))[:, :, None])[:, :, 0]
-    longest = np.abs(step).max(1, keepdims=True)
-    return step * np.minimum(1.0, 3.0 / np.maximum(longest, 1e-300)), promise
-
-
-def _newton(
-    curve: _Curve,
-    log_p: Vector,
-    loss: Loss,
-    fitted: Bool[Array, "fit target"],
-    starts: Float64[Array, "fit 4"],
-) -> tuple[Float64[Array, "fit 4"], Float64[Array, " fit"]]:
-    """Minimise every fit's mean loss over its own targets, from its own start.
-
-    A fit is done, and leaves the batch, when Newton's step promises next to nothing.
-    """
-    size = curve.size
-    depth = np.broadcast_to(curve.depth(starts[:, 3:])[0], fitted.shape)
-    reference = np.where(fitted & curve.has, depth, np.inf).argmin(1)[:, None]
-    low = np.where(fitted, log_p, np.inf).min(1) - _FLAT
-    lower = np.stack([low, low, 0 * low - _STEEP, 0 * low - _EDGE], 1)[:, :size]
-    upper = np.array([np.inf, np.inf, _STEEP, _EDGE])[:size]
-    final = starts.copy()
-    final[:, 0] -= np.exp(starts[:, 2]) * np.take_along_axis(depth, reference, 1)[:, 0]
-    final[:, :size] = np.clip(final[:, :size], lower, upper)
-    value = np.empty(len(final))
-
-    at = np.arange(len(final))  # the fits still at work
-    theta, weight, damping = final[:, :size], fitted / fitted.sum(1, keepdims=True), 0 * low + 1e-3
-    with np.errstate(over="ignore", invalid="ignore"):
-        point = _evaluate(curve, log_p, loss, weight, reference, theta)
-        for _ in range(_STEPS):
-            held = (theta <= lower[at]) & (point.gradient > 0)
-            held |= (theta >= upper) & (point.gradient < 0)
-            step, promise = _step(point, damping, held)
-            going = (promise > _PROMISE) & (damping < 1e12)
-            if not going.all():
-                final[at, :size], value[at] = theta, point.value
-                at, theta, damping, step = at[going], theta[going], damping[going], step[going]
-                point = _Point(*(part[going] for part in point))
-                if not len(at):
-                    break
-            trial = np.clip(theta + step, lower[at], upper)
-            new = _evaluate(curve, log_p, loss, weight[at], reference[at], trial)
-            better = (new.value < point.value) & np.isfinite(new.hessian).all((1, 2))
-            theta = np.where(better[:, None], trial, theta)
-            point = _Point(
-                np.where(better, new.value, point.value),
-                np.where(better[:, None], new.gradient, point.gradient),
-                np.where(better[:, None, None], new.hessian, point.hessian),
-            )
-            damping = np.where(better, damping / 10, damping * 8)
-    if len(at):
-        final[at, :size], value[at] = theta, point.value
-    depth = np.broadcast_to(curve.depth(final[:, 3:])[0], fitted.shape)
-    final[:, 0] += np.exp(final[:, 2]) * np.take_along_axis(depth, reference, 1)[:, 0]
-    return final, value

@@ -1,4 +1,4 @@
-"""How far an estimate q is from the truth p (Wu and Hilton 2024, sections 4.2 and appendix D).
+"""How far an estimate q is from the truth p (Wu and Hilton 2024, section 4.1 and appendix H).
 
     Itakura-Saito:   p/q − ln(p/q) − 1
     squared log:     (ln p − ln q)²

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from longshot.estimate import Estimate
-from longshot.study.fits import Features, Fit, LeaveOneOut, Vector, fit, leave_one_out
+from longshot.study.fits import Features, Fit, LeaveOneOut, fit, leave_one_out
 from longshot.study.losses import LOSSES, Array
+from longshot.study.newton import Vector
 
 NORMAL = 1.959963984540054
 """Half the width of a normal 95% interval, in standard errors."""
