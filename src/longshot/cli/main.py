@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.cli import demo, estimate, inputs, models, score, study, truth  # noqa: F401
+from longshot.cli import demo, estimate, inputs, models, report, score, study, truth  # noqa: F401
 from longshot.cli.app import run
 
 if __name__ == "__main__":

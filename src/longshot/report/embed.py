@@ -1,0 +1,77 @@
+"""How a page carries its parts: one HTML file with style, script and data inside it."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from longshot.errors import LongshotError
+
+RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+"""The minus and the digits as exponents, in plain text."""
+
+ASSETS = Path(__file__).parent / "assets"
+_BREAKS = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+
+
+def read_asset(name: str) -> str:
+    """A file of the page's source."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def as_json(value: Any) -> str:
+    """JSON that can stand in a <script>: pure ASCII, and no character that could end it."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return re.sub("[<>&]", lambda found: _BREAKS[found[0]], text)
+
+
+def number(value: float | None, digits: int = 5) -> float | None:
+    """A number as short as the page needs it; None for what JSON has no word for."""
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    if not math.isfinite(short):  # rounded up beyond the largest double
+        return value
+    return int(short) if short == int(short) and abs(short) < 1e15 else short
+
+
+def log10(natural: float) -> float | None:
+    """A natural logarithm as one of base ten, which the page plots; None for −inf."""
+    return number(natural / math.log(10), 6)
+
+
+def power_of_ten(value: float, digits: int = 1) -> str:
+    """1.2×10⁹, in plain text."""
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", RAISED))
+    return f"{mantissa}×10{raised}"
+
+
+def fill(template: str, parts: Mapping[str, str]) -> str:
+    """A page from its template: %%NAME%% stands for a part, and parts are not read again."""
+    return re.sub(r"%%(\w+)%%", lambda found: parts[found[1]], read_asset(template))
+
+
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Sentences as the items of a list."""
+    return "".join(f"<li>{unbroken(sentence)}</li>" for sentence in sentences)
+
+
+def unbroken(text: str) -> str:
+    """Escaped text that no line breaks at a hyphen, as in a model's name."""
+    return html.escape(text).replace("-", "\u2011")
+
+
+def write_page(path: Path, page: str) -> None:
+    """UTF-8, with what cannot be encoded (half a surrogate pair in a name) as a question mark."""
+    try:
+        path.expanduser().write_bytes(page.encode("utf-8", "replace"))
+    except OSError as error:
+        raise LongshotError(f"The page {path} cannot be written: {error.strerror}.") from error

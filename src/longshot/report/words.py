@@ -1,0 +1,184 @@
+"""The answer in a few sentences, computed from the evidence: who wins, where, at what cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from longshot.report.embed import power_of_ten
+from longshot.report.evidence import Evidence, LossName, Outcome
+from longshot.study.scores import average
+from longshot.study.summary import CONSTANT
+
+CLOSE = 2.0
+"""A lead under so many standard errors is no lead."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sentence that answers, and what qualifies it."""
+
+    headline: str
+    details: tuple[str, ...]
+
+
+def answer(evidence: Evidence, loss: LossName = "is") -> Answer:
+    """Which method is closest to the truth, where, and what it costs."""
+    if not evidence.methods:
+        failed = len(evidence.run.failures)
+        why = f"all {failed} attempts failed" if failed else "no estimate was stored yet"
+        return Answer(f"There is nothing to compare: {why}.", ())
+    winners = {m: w for m in evidence.models if (w := winner(evidence, m, loss)) is not None}
+    if not winners:
+        return Answer(
+            "No method can be judged yet: a loss needs two targets of known truth in a cell.", ()
+        )
+    details = [_tally(evidence, loss), *_leads(evidence, winners, loss)]
+    details += [_halves(evidence, loss), _cost(evidence, winners)]
+    if evidence.run.failures:
+        details.append(f"{_count(len(evidence.run.failures), 'estimate')} failed and are left out.")
+    return Answer(_headline(evidence, winners, loss), tuple(d for d in details if d))
+
+
+def winner(
+    evidence: Evidence, model: str, loss: LossName, inputs: Sequence[str] | None = None
+) -> str | None:
+    """The method of the lowest mean loss on a model, among those that ran on all of it."""
+    means = {m: evidence.over_inputs(model, m, loss, inputs) for m in evidence.methods}
+    whole = {m: mean.value for m, mean in means.items() if mean.is_whole}
+    return min(whole, key=lambda m: whole[m] or 0.0) if whole else None
+
+
+def cell_winner(evidence: Evidence, model: str, inputs: str, loss: LossName) -> str | None:
+    """The lowest loss of a cell, the baseline included."""
+    found = {label: evidence.outcome(model, inputs, label) for label in evidence.labels}
+    known = {label: x for label, o in found.items() if o and (x := o.loss(loss)) is not None}
+    return min(known, key=lambda label: known[label]) if known else None
+
+
+def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> str:
+    by_name: dict[str, list[str]] = {}
+    for model, name in winners.items():
+        mean = evidence.over_inputs(model, name, loss).value
+        base = evidence.over_inputs(model, CONSTANT, loss).value
+        better = base is None or (mean is not None and mean < base)
+        by_name.setdefault(name if better else "", []).append(model)
+    if list(by_name) == [""]:
+        where = _where(list(winners))
+        name = Counter(winners.values()).most_common(1)[0][0]
+        return f"No method beats the best constant {where}; {name} comes nearest."
+    if len(by_name) == 1:
+        (name,) = by_name
+        mean = average([evidence.over_inputs(m, name, loss).value for m in winners])[0]
+        base = average([evidence.over_inputs(m, CONSTANT, loss).value for m in winners])[0]
+        against = "" if base is None else f", against {base:.2f} for the best constant"
+        where = _where(list(winners))
+        return f"{name} is closest to the truth {where}: a mean loss of {mean:.2f}{against}."
+    parts = [f"{name} on {_list(models)}" for name, models in by_name.items() if name]
+    none = f"; none beats the best constant on {_list(by_name[''])}" if "" in by_name else ""
+    return f"Which method is closest to the truth depends on the model: {_list(parts)}{none}."
+
+
+def _where(models: Sequence[str]) -> str:
+    if len(models) == 1:
+        return f"on {models[0]}"
+    every = "both" if len(models) == 2 else f"all {len(models)}"
+    return f"on {every} models"
+
+
+def _tally(evidence: Evidence, loss: LossName) -> str:
+    cells = evidence.run.cells
+    counts = Counter(w for c in cells if (w := cell_winner(evidence, *c, loss)))
+    total = sum(counts.values())
+    if total < 2:
+        return ""
+    (first, most), *rest = counts.most_common()
+    shown = {CONSTANT: "the best constant"}
+    others = ", ".join(f"{shown.get(label, label)} {count}" for label, count in rest)
+    first = shown.get(first, first)
+    return f"Cell by cell, {first} has the lowest loss in {most} of {total}" + (
+        f" ({others})." if others else "."
+    )
+
+
+def _leads(evidence: Evidence, winners: dict[str, str], loss: LossName) -> list[str]:
+    """The lead over the runner-up, paired by cell."""
+    if len(set(winners.values())) > 1:
+        return []
+    first = next(iter(winners.values()))
+    cells = [cell for cell in evidence.run.cells if cell[0] in winners]
+    rivals = {}
+    for label in evidence.methods:
+        gaps = [
+            b - a
+            for cell in cells
+            if (a := _loss(evidence.outcome(*cell, first), loss)) is not None
+            and (b := _loss(evidence.outcome(*cell, label), loss)) is not None
+        ]
+        if label != first and len(gaps) == len(cells):
+            rivals[label] = average(gaps)
+    if not rivals:
+        return []
+    second = min(rivals, key=lambda label: rivals[label][0] or 0.0)
+    lead, error = rivals[second]
+    if lead is None or error is None:
+        return [f"Next is {second}, {lead:.2f} behind."]
+    verdict = "" if lead > CLOSE * error else ", too close to call"
+    return [f"Next is {second}, {lead:.2f} ± {error:.2f} behind (paired by cell){verdict}."]
+
+
+def _loss(outcome: Outcome | None, loss: LossName) -> float | None:
+    return outcome.loss(loss) if outcome else None
+
+
+def _halves(evidence: Evidence, loss: LossName) -> str:
+    """Whether the order holds on the distributions that came after the methods were settled."""
+    halves = evidence.halves()
+    if not halves:
+        return ""
+    agree, differ = [], []
+    for model in evidence.models:
+        first, second = (_better(evidence, model, loss, half) for half in halves.values())
+        if first is not None and first == second:
+            agree.append(model)
+        elif first and second:
+            differ.append(f"{model} ({first}, then {second})")
+    if not differ and agree:
+        return "Development and test distributions name the same winner" + (
+            "." if len(agree) == 1 else " on every model."
+        )
+    if not differ:
+        return ""
+    return f"Development and test distributions name different winners on {_list(differ)}."
+
+
+def _better(evidence: Evidence, model: str, loss: LossName, inputs: Sequence[str]) -> str | None:
+    """The winner on some distributions, if it beats the constant there."""
+    name = winner(evidence, model, loss, inputs)
+    if name is None:
+        return None
+    mean = evidence.over_inputs(model, name, loss, inputs).value
+    base = evidence.over_inputs(model, CONSTANT, loss, inputs).value
+    return name if base is None or (mean is not None and mean < base) else "no method"
+
+
+def _cost(evidence: Evidence, winners: dict[str, str]) -> str:
+    parts = []
+    for name in dict.fromkeys(winners.values()):
+        model = [m for m, w in winners.items() if w == name][-1]
+        spent = evidence.spent(model, name, "alone")
+        if spent:
+            parts.append(
+                f"{name} spends {spent.seconds:.2g} s and {power_of_ten(spent.macs)} "
+                f"multiply-accumulates on {model}"
+            )
+    return f"For one target asked alone, {_list(parts)}." if parts else ""
+
+
+def _list(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
