@@ -50,7 +50,7 @@ def _table(run: Run, model: str, inputs: str) -> Table:
     }
     targets = sorted(run.chosen["run", model, inputs].targets, key=lambda t: -t.probability)
     for target in targets[:: max(1, len(targets) // SHOWN)]:
-        cells = [Text(target.text), f"{target.probability:.1e}"]
+        cells: list[Text | str] = [Text(target.text), f"{target.probability:.1e}"]
         for label in run.methods:
             estimate = answers[label].get(target.token)
             known = estimate is not None and estimate.probability > 0

@@ -91,6 +91,7 @@ def run_batch(cell: Cell, batch: Batch) -> Iterable[Row]:
     events = tuple(TokenIs(token) for token in batch.tokens)
     job = Job(cell.model, cell.inputs, events, batch.budget, batch.seed)
     try:
+        batch.method.check(job)
         estimates = batch.method.estimate(job)
     except Exception as error:  # whatever it is, it is kept in the row and the study goes on
         if len(batch.tokens) > 1:

@@ -78,40 +78,60 @@ class LeaveOneOut:
 
 def fit(form: str, features: Features, log_p: Vector, loss: str) -> Fit:
     """The form's best fit to all targets."""
-    how, measure = _checked(form, features, log_p, loss)
-    everyone = np.ones((1, len(log_p)), dtype=bool)
-    curve = how.curve(features)
-    theta = _full(curve, log_p, measure).optima[:1] if curve else np.full((1, 4), np.nan)
-    theta, _ = _or_constant(curve, log_p, measure, everyone, theta)
-    parameters = how.parameters(curve, theta[0])
-    log_q = how.predict(features, parameters)
-    return Fit(form, loss, parameters, float(measure(log_p, log_q).mean()))
+    return _Fitting(form, features, log_p, loss).fit()
 
 
 def leave_one_out(form: str, features: Features, log_p: Vector, loss: str) -> LeaveOneOut:
     """Refit without each target in turn, and what that fit loses on the target."""
-    how, measure = _checked(form, features, log_p, loss)
-    n = len(log_p)
-    if n < 2:
-        return LeaveOneOut(np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, dtype=bool))
-    others = ~np.eye(n, dtype=bool)
-    curve = how.curve(features)
-    if curve is None:
-        theta = np.full((n, 4), np.nan)
-    else:
-        full = _full(curve, log_p, measure)
-        count = _starts(curve)
-        own = full.grid.best(full.grid.losses.sum(-1, keepdims=True) - full.grid.losses, count)
-        warm = np.broadcast_to(full.optima[:count], (n, *full.optima[:count].shape))
-        theta = _best(curve, log_p, measure, others, np.concatenate([warm, own], 1))
-    theta, alone = _or_constant(curve, log_p, measure, others, theta)
-    if curve is None:
-        free = theta[:, 1]
-    else:
-        free = np.where(alone, theta[:, 1], curve.log_q(theta)[~others])
-    spread = np.where(others, log_p, np.nan)
-    log_q = np.clip(free, np.nanmin(spread, 1), np.nanmax(spread, 1))
-    return LeaveOneOut(measure(log_p, log_q), log_q, log_q != free)
+    return _Fitting(form, features, log_p, loss).leave_one_out()
+
+
+def fit_and_leave_out(
+    form: str, features: Features, log_p: Vector, loss: str
+) -> tuple[Fit, LeaveOneOut]:
+    """Both, for little more than the second alone."""
+    fitting = _Fitting(form, features, log_p, loss)
+    return fitting.fit(), fitting.leave_one_out()
+
+
+class _Fitting:
+    """One form, one set of targets, one loss; the fit to all of them is found once."""
+
+    def __init__(self, form: str, features: Features, log_p: Vector, loss: str) -> None:
+        self.form, self.features, self.log_p, self.loss = form, features, log_p, loss
+        self.how, self.measure = _checked(form, features, log_p, loss)
+        self.curve = self.how.curve(features)
+        self.full = _full(self.curve, log_p, self.measure) if self.curve else None
+
+    def fit(self) -> Fit:
+        everyone = np.ones((1, len(self.log_p)), dtype=bool)
+        theta = self.full.optima[:1] if self.full else np.full((1, 4), np.nan)
+        theta, _ = _or_constant(self.curve, self.log_p, self.measure, everyone, theta)
+        parameters = self.how.parameters(self.curve, theta[0])
+        log_q = self.how.predict(self.features, parameters)
+        lost = float(self.measure(self.log_p, log_q).mean())
+        return Fit(self.form, self.loss, parameters, lost)
+
+    def leave_one_out(self) -> LeaveOneOut:
+        log_p, curve, full, n = self.log_p, self.curve, self.full, len(self.log_p)
+        if n < 2:
+            return LeaveOneOut(np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, dtype=bool))
+        others = ~np.eye(n, dtype=bool)
+        if curve is None or full is None:
+            theta = np.full((n, 4), np.nan)
+        else:
+            count = _starts(curve)
+            own = full.grid.best(full.grid.losses.sum(-1, keepdims=True) - full.grid.losses, count)
+            warm = np.broadcast_to(full.optima[:count], (n, *full.optima[:count].shape))
+            theta = _best(curve, log_p, self.measure, others, np.concatenate([warm, own], 1))
+        theta, alone = _or_constant(curve, log_p, self.measure, others, theta)
+        if curve is None:
+            free = theta[:, 1]
+        else:
+            free = np.where(alone, theta[:, 1], curve.log_q(theta)[~others])
+        spread = np.where(others, log_p, np.nan)
+        log_q = np.clip(free, np.nanmin(spread, 1), np.nanmax(spread, 1))
+        return LeaveOneOut(self.measure(log_p, log_q), log_q, log_q != free)
 
 
 def _checked(form: str, features: Features, log_p: Vector, loss: str) -> tuple[Form, Loss]:

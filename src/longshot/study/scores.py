@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from longshot.estimate import Estimate
-from longshot.study.fits import Features, Fit, LeaveOneOut, fit, leave_one_out
+from longshot.study.fits import Features, Fit, LeaveOneOut, fit_and_leave_out
 from longshot.study.losses import LOSSES, Array
 from longshot.study.newton import Vector
 
@@ -163,8 +163,9 @@ def _score(
     log_fit: Fit | None = None
     is_left_out = log_left_out = LeaveOneOut(log_p, log_p, log_p > 0)
     if len(p):
-        is_fit, log_fit = (fit(form, features, log_p, name) for name in names)
-        is_left_out, log_left_out = (leave_one_out(form, features, log_p, name) for name in names)
+        (is_fit, is_left_out), (log_fit, log_left_out) = (
+            fit_and_leave_out(form, features, log_p, name) for name in names
+        )
     square = _mean((error / p) ** 2)
     return CellScore(
         targets=len(p),
