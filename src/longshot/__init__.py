@@ -3,7 +3,7 @@
 from longshot.api import estimate, estimate_many
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
-from longshot.events import Event, TokenIn, TokenIs
+from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
@@ -12,11 +12,13 @@ from longshot.truth import Truth, load_truth, pick_targets
 
 __all__ = [
     "METHODS",
+    "Continuation",
     "Cost",
     "Estimate",
     "Event",
     "Job",
     "LongshotError",
+    "Matches",
     "Method",
     "Model",
     "Problem",

@@ -28,8 +28,8 @@ def estimate(
 ) -> Estimate:
     """How likely is `event` when `model` reads `inputs`?
 
-    `event` is the text of a token, its id, several of these as a set, or an event. `settings` are
-    those of the method, such as `temperature`.
+    `event` is the text of a token, its id, several of these as a set, or an event such as
+    `Continuation` or `Matches`. `settings` are those of the method, such as `temperature`.
     """
     (answer,) = estimate_many(
         model,
@@ -78,4 +78,5 @@ def estimate_many(
     if not wanted:
         return []
     job = Job(language_model, inputs, wanted, int(budget), int(seed), progress)
+    chosen.check(job)
     return chosen.estimate(job)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from longshot.events import Event
+from longshot.events import Event, TokenIn
 from longshot.inputs import ProductInputs
 from longshot.models import Model
 from longshot.numerics import derived_generator
@@ -46,15 +46,30 @@ class Job:
     progress: Progress = lambda share: None
 
     def parts(self, most: int) -> Iterator[Job]:
-        """The job in pieces of at most `most` events, each with its share of the progress."""
-        total = len(self.events)
-        for start in range(0, total, most):
-            events = self.events[start : start + most]
+        """The job in pieces of at most `most` events, each with its share of the progress.
 
-            def report(done: float, start: int = start, count: int = len(events)) -> None:
+        An event beyond one token is a piece of its own.
+        """
+        total, start = len(self.events), 0
+        while start < total:
+            alone = [not isinstance(e, TokenIn) for e in self.events[start : start + most]]
+            count = max(1, alone.index(True)) if any(alone) else len(alone)
+
+            def report(done: float, start: int = start, count: int = count) -> None:
                 self.progress((start + count * done) / total)
 
-            yield replace(self, events=events, progress=report)
+            yield replace(self, events=self.events[start : start + count], progress=report)
+            start += count
+
+    @property
+    def is_path(self) -> bool:
+        """Whether it is about more than the next token."""
+        return not all(isinstance(event, TokenIn) for event in self.events)
+
+    @property
+    def evaluations(self) -> int:
+        """How many scores with gradient and decision the budget pays for, for its dearest event."""
+        return self.budget // max(event.calls for event in self.events)
 
     def generator(self, method: str, event: Event) -> torch.Generator:
         """The randomness of one event under one method, whatever runs beside it."""
@@ -80,6 +95,11 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
 
+    def share(self, some: int, of: int) -> Cost:
+        """Of some of the equal samples that it was spent on."""
+        forwards, backwards = self.forwards * some // of, self.backwards * some // of
+        return Cost(forwards, backwards, self.macs * some // of, self.seconds * some / of)
+
 
 @dataclass(frozen=True)
 class Witness:
@@ -90,7 +110,7 @@ class Witness:
     log_prob: float
     """Of the input under the input distribution."""
     gap: float
-    """The target's logit minus its best rival's."""
+    """The target's logit minus its best rival's, the smallest where it takes several tokens."""
 
 
 @dataclass(frozen=True)

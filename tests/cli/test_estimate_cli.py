@@ -43,10 +43,22 @@ def test_settings_and_token_ids_and_sets() -> None:
     assert answer.event == "token:84,448"
 
 
+def test_events_beyond_one_token() -> None:
+    shown = run("--continuation", "quence of", "--method", "naive")
+    assert "'quence of' (" in shown
+    found = run("--matches", "[a-z]", "--within", "2", "--climb", "ers", "--json")
+    answer = Estimate.from_dict(json.loads(found))
+    assert answer.event.startswith("matches:2:[a-z] climbing ")
+    assert answer.hits
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ((), "Name a target"),
+        (("--target", "quence", "--continuation", "quence"), "one of"),
+        (("--matches", "a"), "climb"),
+        (("--continuation", "quence of", "--method", "qld"), "single token"),
         (("--target", "quence", "--method", "itgs"), "itgis"),
         (("--target", "quence", "--set", "temperature"), "NAME=VALUE"),
         (("--target", "quence", "--set", "temprature=1"), "temperature"),

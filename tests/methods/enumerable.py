@@ -53,5 +53,6 @@ def enumerated(seed: int = 1, dtype: torch.dtype = torch.float64) -> Enumerated:
 
 
 def midpoints(distribution: TokenDistribution) -> Float64[Tensor, "*batch size"]:
-    """For each index of the support a uniform number that inversion turns into it."""
-    return distribution.probabilities.cumsum(-1) - distribution.probabilities / 2
+    """For each index of the support a uniform number of [0, 1) that inversion turns into it."""
+    middle = distribution.probabilities.cumsum(-1) - distribution.probabilities / 2
+    return middle.clamp(max=1 - 2**-53)  # the last token may be so rare that the sum rounds to 1

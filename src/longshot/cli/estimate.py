@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,11 +17,13 @@ from rich.text import Text
 from longshot.api import estimate as estimate_one
 from longshot.cli.app import app, console
 from longshot.errors import LongshotError
-from longshot.estimate import Estimate
-from longshot.events import as_event, show_event
+from longshot.estimate import Estimate, Problem
+from longshot.events import Continuation, EventLike, Matches, as_event, show_event
 from longshot.inputs import load_inputs
 from longshot.methods import METHODS
 from longshot.models import load_model
+from longshot.report.embed import write_page
+from longshot.report.question import question_page
 
 Setting = str | int | float | None
 
@@ -33,6 +36,16 @@ def estimate(
         list[str] | None,
         typer.Option(help="The text of a token, or #ID; given several times: any of them."),
     ] = None,
+    continuation: Annotated[
+        str | None, typer.Option(help="Instead of a target: the greedy continuation is this text.")
+    ] = None,
+    matches: Annotated[
+        str | None, typer.Option(help="Instead: this regular expression is found in its text.")
+    ] = None,
+    within: Annotated[int, typer.Option(help="Tokens of the text that --matches looks at.")] = 8,
+    climb: Annotated[
+        list[str] | None, typer.Option(help="A text that --matches accepts, to climb towards.")
+    ] = None,
     method: Annotated[str, typer.Option(help="See longshot methods.")] = "itgis",
     budget: Annotated[int, typer.Option(help="Model calls, burn-in included.")] = 2**12,
     seed: int = 0,
@@ -42,17 +55,29 @@ def estimate(
     ] = None,
     corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page that shows which tokens mattered.")
+    ] = None,
 ) -> None:
     """Estimate how likely a target is.
 
     Example: [bold]longshot estimate --model mini-2l --inputs camel --target " but"[/]
     """
-    if not target:
-        raise LongshotError('Name a target, for example --target " but".')
+    if sum(map(bool, (target, continuation, matches))) != 1:
+        raise LongshotError(
+            'Name a target, for example --target " but", or one of --continuation and --matches.'
+        )
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
-    tokens = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in target]
-    event = as_event(tokens, language_model)
+    wanted: EventLike
+    if continuation:
+        wanted = Continuation(continuation)
+    elif matches:
+        wanted = Matches(matches, within, climb or ())
+    else:
+        tokens = target or []
+        wanted = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in tokens]
+    event = as_event(wanted, language_model)
     with Progress(console=console, transient=True, disable=as_json) as progress:
         bar = progress.add_task(method, total=1.0)
         answer = estimate_one(
@@ -60,6 +85,8 @@ def estimate(
             progress=lambda share: progress.update(bar, completed=share),
             **dict(_setting(s) for s in settings or []),
         )  # fmt: skip
+    if html is not None:
+        write_page(html, question_page(Problem(language_model, distribution, event), answer))
     if as_json:
         typer.echo(json.dumps(answer.to_dict(), indent=2))
     else:

@@ -19,7 +19,9 @@ from longshot.study import Progress, Spec, Stage, load_run, preset, read_spec, r
 StudyArgument = Annotated[
     Path | None, typer.Argument(help="The study's .toml file, unless there is a --preset.")
 ]
-PresetOption = Annotated[str | None, typer.Option("--preset", help="smoke, demo, mini, plateau or paper.")]
+PresetOption = Annotated[
+    str | None, typer.Option("--preset", help="smoke, demo, mini, plateau or paper.")
+]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="The run's folder; runs/NAME by default.")
 ]

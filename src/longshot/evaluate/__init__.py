@@ -8,7 +8,9 @@ from longshot.evaluate.argmax import (
     rounding_margin,
     winners,
 )
-from longshot.evaluate.evaluator import Evaluation, Evaluator, activations
+from longshot.evaluate.evaluator import Evaluation, Evaluator, Spent, activations
+from longshot.evaluate.greedy import Followed, Plainly, follow, smallest_gap
+from longshot.evaluate.paths import PathEvaluator, evaluator_for
 
 __all__ = [
     "RIVALS",
@@ -16,8 +18,15 @@ __all__ = [
     "Decider",
     "Evaluation",
     "Evaluator",
+    "Followed",
+    "PathEvaluator",
+    "Plainly",
+    "Spent",
     "Winners",
     "activations",
+    "evaluator_for",
+    "follow",
     "rounding_margin",
+    "smallest_gap",
     "winners",
 ]

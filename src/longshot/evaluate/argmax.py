@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from longshot.errors import LongshotError
-from longshot.events import Event, member_table
+from longshot.events import TokenIn, member_table
 from longshot.models import Model
 
 UNEMBED_BLOCK = 64  # rows of one full unembedding: the logits stay in the cache
@@ -112,10 +112,14 @@ def rounding_margin(model: Model, v: Float[Tensor, "rows width"]) -> Float64[Ten
 
 
 class Winners(NamedTuple):
-    """The argmax of each activation (−1 where two logits tie exactly), and how many were close."""
+    """The argmax of each activation (−1 where two logits tie exactly), and which were close."""
 
     token: Int[Tensor, " rows"]
-    near_ties: int
+    near: Bool[Tensor, " rows"]
+
+    @property
+    def near_ties(self) -> int:
+        return int(self.near.sum())
 
 
 def winners(model: Model, v: Float[Tensor, "rows width"]) -> Winners:
@@ -123,7 +127,7 @@ def winners(model: Model, v: Float[Tensor, "rows width"]) -> Winners:
     out = readout(model)
     v = v.to(out.dtype)
     margins = out.margin(v)
-    token, near_ties = torch.empty(len(v), dtype=torch.int64), 0
+    token, near = torch.empty(len(v), dtype=torch.int64), torch.zeros(len(v), dtype=torch.bool)
     for start in range(0, len(v), UNEMBED_BLOCK):
         here = slice(start, start + UNEMBED_BLOCK)
         logits = out.logits(v[here])
@@ -132,8 +136,8 @@ def winners(model: Model, v: Float[Tensor, "rows width"]) -> Winners:
         for i in (row.bincount() > 1).nonzero()[:, 0].tolist():
             margin, rivals = float(margins[start + i]), candidate[row == i]
             token[start + i], lead = _strict_best(out, v[start + i].double(), rivals, margin)
-            near_ties += lead <= margin
-    return Winners(token, near_ties)
+            near[start + i] = lead <= margin
+    return Winners(token, near)
 
 
 def _strict_best(
@@ -196,7 +200,7 @@ class Decider:
     gap lies within the margin.
     """
 
-    def __init__(self, model: Model, events: Sequence[Event], rivals: int = RIVALS) -> None:
+    def __init__(self, model: Model, events: Sequence[TokenIn], rivals: int = RIVALS) -> None:
         self.members = member_table(events)
         self.model, self.readout = model, readout(model)
         self.near_ties = torch.zeros(len(events), dtype=torch.int64)

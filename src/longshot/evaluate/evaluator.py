@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.evaluate.argmax import Decider, readout
-from longshot.events import Event, Score, member_table
+from longshot.events import Score, TokenIn, member_table
 from longshot.inputs import ProductInputs
 from longshot.models import Model, SizedNetwork, in_blocks
 
@@ -45,6 +45,14 @@ class Evaluation(NamedTuple):
     score: Float[Tensor, " rows"]
     activation: Float[Tensor, "rows width"]
     gradient: Float[Tensor, "rows position embedding"] | None
+
+
+class Spent(NamedTuple):
+    """Forward calls, backward calls and multiply-accumulates."""
+
+    forwards: int
+    backwards: int
+    macs: int
 
 
 class Prefix:
@@ -85,7 +93,7 @@ class Evaluator:
     def __init__(
         self,
         model: Model,
-        events: Sequence[Event],
+        events: Sequence[TokenIn],
         score: Score = "logit",
         inputs: ProductInputs | None = None,
     ) -> None:
@@ -131,6 +139,25 @@ class Evaluator:
         in_blocks(self.model.network, rows, tokens.shape[1], run, BLOCK)
         _refuse_non_finite(score, tokens, self.model)
         return Evaluation(score, v, slopes)
+
+    def decide(
+        self,
+        tokens: Int[Tensor, "rows position"],
+        activation: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
+    ) -> Float64[Tensor, " rows"]:
+        """The gap of each input by its activation: positive exactly when the event occurs."""
+        return self.decider(activation, owner)
+
+    @property
+    def near_ties(self) -> Int[Tensor, " event"]:
+        return self.decider.near_ties
+
+    def cost(self, i: int, length: int, evaluated: int, decided: int) -> Spent:
+        """Of so many evaluations with gradient and decisions of inputs of a length, for event i."""
+        network = self.model.network
+        call = network.macs(length) + network.backward_macs(length)
+        return Spent(evaluated, evaluated, evaluated * call + self.decider.macs(i, decided))
 
     def _activation(
         self, embedded: Float[Tensor, "rows tail width"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch import Tensor
 from longshot.errors import LongshotError, unknown_name
 from longshot.estimate import Cost, Estimate, Job
 from longshot.evaluate import activations
-from longshot.events import Event
+from longshot.events import Event, TokenIn, show_event
 
 NO_HIT = "No input produced the target: its probability is below what this budget can see."
 
@@ -29,6 +29,26 @@ class Method(ABC):
     name: ClassVar[str]
     shares: ClassVar[bool] = False
     """Whether one set of samples serves all events of a job."""
+    needs: ClassVar[Literal["token", "score", "samples"]] = "token"
+    """What of an event it lives on: the next token, a score to climb, or only what comes out."""
+
+    def check(self, job: Job) -> None:
+        """Refuse what it cannot do, in one sentence and before anything runs."""
+        for event in job.events:
+            if isinstance(event, TokenIn):
+                continue
+            if self.needs == "token":
+                what = f"{self.name} needs an event of a single token; ask naive, conditional, "
+                what += "itgis or mhis for"
+            elif self.needs == "score" and not event.texts:
+                what = f"{self.name} needs texts to climb towards: give climb=[…] to"
+            elif (longest := job.inputs.length + event.reach) > job.model.context:
+                what = f"{job.model.name} reads {job.model.context} tokens, not the {longest} of"
+            elif (calls := event.calls if self.needs == "score" else event.steps) > job.budget:
+                what = f"A budget of {job.budget} calls is below the {calls} of one sample of"
+            else:
+                continue
+            raise LongshotError(f"{what} {show_event(event, job.model)}.")
 
     @abstractmethod
     def estimate(self, job: Job) -> list[Estimate]:
@@ -94,7 +114,10 @@ class Clock:
 
 
 class Activations:
-    """Plain samples with their activations, which serve every target of a job."""
+    """Plain samples with their activations, which serve every target of a job.
+
+    As many are drawn as the budget has calls, so that the first few do not depend on how many run.
+    """
 
     tokens: Int[Tensor, "sample position"]
     values: Float[Tensor, "sample width"]
@@ -102,7 +125,8 @@ class Activations:
 
     def __init__(self, job: Job, samples: int) -> None:
         clock = Clock()
-        self.tokens = job.inputs.sample(samples, job.shared_generator("activations"))
+        drawn = job.inputs.sample(job.budget, job.shared_generator("activations"))
+        self.tokens = drawn[:samples]
         self.values = activations(job.model, self.tokens)
         macs = samples * job.model.network.macs(job.inputs.length)
         self.cost = Cost(forwards=samples, macs=macs, seconds=clock.seconds)

@@ -10,7 +10,9 @@ Student's on the log scale. One set of leaves serves all targets.
 **What it costs.** The network runs a prefix once and a leaf only over its own tokens. A budget of b
 forward calls buys the n for which the multiply-accumulates of n prefixes with all their leaves stay
 within those of b plain calls; `forwards` reports them in plain calls, rounded up. Unembedding is
-part of no method's price of a call, and here every leaf has one: `macs` counts them all.
+part of no method's price of a call, and here every leaf has one: `macs` counts them all. An event
+of several tokens has as many prefixes as if every leaf were followed to its end, though only those
+that may still match are.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -26,7 +28,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness, best_witnesses
-from longshot.evaluate import Decider, winners
+from longshot.evaluate import Winners, activations, follow, smallest_gap, winners
 from longshot.events import Event
 from longshot.inputs import ProductInputs
 from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
@@ -41,9 +43,16 @@ KEPT = 256  # hits of an event whose activations are kept
 class Branches(NamedTuple):
     """Some of the leaves of a batch of prefixes."""
 
+    prefixes: Int[Tensor, "prefix prefix_length"]
     leaves: slice
     """Which tokens of the support they end with."""
     activation: Float[Tensor, "prefix leaf width"]
+    cache: Any
+
+    def first(self, count: int) -> Branches:
+        """The same leaves of the first prefixes only."""
+        few = self.activation[:count]
+        return self._replace(prefixes=self.prefixes[:count], activation=few)
 
 
 class Tree:
@@ -82,9 +91,16 @@ class Tree:
     @property
     def prefix_macs(self) -> int:
         """Multiply-accumulates of a prefix with all its leaves, unembedding left out."""
-        macs, tail = self.network.macs, 1 + len(self.tail)
-        stem = macs(self.prefix_length) if self.prefix_length else 0
-        return int(stem + self.leaf.size * macs(tail, prefix=self.prefix_length))
+        return self.price(1)
+
+    def price(self, steps: int) -> int:
+        """The same with every leaf followed for so many tokens."""
+        stem = self.network.macs(self.prefix_length) if self.prefix_length else 0
+        return int(stem + self.leaf.size * sum(self.leaf_macs(more) for more in range(steps)))
+
+    def leaf_macs(self, more: int) -> int:
+        """Of a leaf that goes on for some tokens, on its prefix's cache."""
+        return int(self.network.macs(1 + len(self.tail) + more, prefix=self.prefix_length))
 
     def sample(self, n: int, generator: torch.Generator) -> Int[Tensor, "n prefix_length"]:
         """`n` independent prefixes."""
@@ -108,12 +124,48 @@ class Tree:
             here = slice(start, start + len(tokens))
             tokens = torch.cat([tokens, tokens[:1].expand(self.chunk - len(tokens))])
             tails = torch.cat([tokens[:, None], self.tail.expand(self.chunk, -1)], 1)
-            embedded = self.model.embed(tails)
             if cache is None:
-                activation = self.network.activation(embedded).expand(self.batch, -1, -1)
+                activation = self.network.activation(self.model.embed(tails))
+                activation = activation.expand(self.batch, -1, -1)
             else:
-                activation = self.network.extend(cache, embedded.expand(self.batch, -1, -1, -1))
-            yield Branches(here, activation[:n, : here.stop - here.start])
+                embedded = self.model.embed(tails).expand(self.batch, -1, -1, -1)
+                activation = self.network.extend(cache, embedded)
+            activation = activation[:n, : here.stop - here.start].contiguous()
+            yield Branches(prefixes, here, activation, cache)
+
+
+class Onwards:
+    """Leaves that go on with tokens of their own, and what that took.
+
+    A few go on by plain passes, many by growing all their neighbours with them on the cache:
+    whatever costs less, so that following every leaf is the most it can cost.
+    """
+
+    def __init__(self, tree: Tree, branches: Branches) -> None:
+        self.tree, self.branches = tree, branches
+        self.macs = self.unembedded = 0
+
+    @torch.no_grad()
+    def __call__(
+        self, rows: Int[Tensor, " some"], path: Int[Tensor, "some step"]
+    ) -> Float[Tensor, "some width"]:
+        tree, model = self.tree, self.tree.model
+        n, leaves = self.branches.activation.shape[:2]
+        row, leaf = rows // leaves, rows % leaves
+        inputs = tree.whole(self.branches.prefixes[row], leaf + self.branches.leaves.start)
+        longer = torch.cat([inputs, path], 1)
+        plainly = len(rows) * model.network.macs(longer.shape[1])
+        together = n * leaves * tree.leaf_macs(path.shape[1])
+        self.macs += min(plainly, together)
+        self.unembedded += len(rows)
+        if plainly <= together:
+            return activations(model, longer)
+        own = longer[:, tree.prefix_length :]
+        tails = own[:1].expand(tree.batch, tree.chunk, -1).clone()
+        tails[row, leaf] = own
+        embedded = model.embed(tails.flatten(0, 1)).unflatten(0, tails.shape[:2])
+        v: Tensor = tree.network.extend(self.branches.cache, embedded)[row, leaf]
+        return v
 
 
 class Tally:
@@ -121,35 +173,36 @@ class Tally:
 
     def __init__(self, tree: Tree, event: Event, prefixes: int) -> None:
         self.tree, self.event = tree, event
-        self.members = torch.tensor(event.members)
         self.mass = torch.zeros(prefixes, dtype=torch.float64)
         self.tokens = torch.empty(0, tree.inputs.length, dtype=torch.int64)
-        self.activations = tree.model.unembedding.new_empty(0, tree.model.width)
+        self.gaps = torch.empty(0, dtype=torch.float64)
+        self.macs = self.unembedded = self.near_ties = 0
 
-    def add(
-        self,
-        first: int,
-        prefixes: Int[Tensor, "n prefix_length"],
-        branches: Branches,
-        token: Int[Tensor, "n leaf"],
-    ) -> None:
-        """Count the leaves of prefixes `first`, `first` + 1, … whose argmax is `token`."""
-        hit = torch.isin(token, self.members)
-        if not hit.any():
+    def add(self, start: int, branches: Branches, won: Winners) -> None:
+        """Count the leaves of prefixes `start`, `start` + 1, … on which the event occurs."""
+        model, leaves = self.tree.model, branches.activation.shape[1]
+        branches = branches.first(max(len(self.mass) - start, 0))
+        n = len(branches.prefixes)
+        here, onwards = slice(n * leaves), Onwards(self.tree, branches)
+        v = branches.activation.flatten(0, 1)
+        hits = follow(model, self.event, v, won.token[here], onwards)
+        self.near_ties += int(won.near[here].sum()) + hits.near_ties
+        self.macs, self.unembedded = self.macs + onwards.macs, self.unembedded + onwards.unembedded
+        if not len(hits.rows):
             return
+        hit = torch.zeros(n * leaves, dtype=torch.float64)
+        hit[hits.rows] = 1
         probabilities = self.tree.leaf.probabilities[branches.leaves]
-        self.mass[first : first + len(prefixes)] += hit.double() @ probabilities
-        row, leaf = hit.nonzero()[: max(KEPT - len(self.tokens), 0)].unbind(1)
-        inputs = self.tree.whole(prefixes[row], leaf + branches.leaves.start)
-        self.tokens = torch.cat([self.tokens, inputs])
-        self.activations = torch.cat([self.activations, branches.activation[row, leaf]])
+        self.mass[start : start + n] += hit.view(n, leaves) @ probabilities
+        kept = hits.first(max(KEPT - len(self.tokens), 0))
+        row, leaf = kept.rows // leaves, kept.rows % leaves + branches.leaves.start
+        self.tokens = torch.cat([self.tokens, self.tree.whole(branches.prefixes[row], leaf)])
+        self.gaps = torch.cat([self.gaps, smallest_gap(model, self.event, kept)])
 
     def witnesses(self) -> tuple[Witness, ...]:
         """The most probable of the first hits."""
-        owner = torch.zeros(len(self.tokens), dtype=torch.int64)
-        gaps = Decider(self.tree.model, [self.event])(self.activations, owner)
         problem = Problem(self.tree.model, self.tree.inputs, self.event)
-        return best_witnesses(problem, [(self.tokens, gaps)])
+        return best_witnesses(problem, [(self.tokens, self.gaps)])
 
 
 @register
@@ -159,6 +212,7 @@ class Conditional(Method):
 
     name: ClassVar[str] = "conditional"
     shares: ClassVar[bool] = True
+    needs: ClassVar[Literal["samples"]] = "samples"
     least_effective: float = 10.0
     """How many equal hits the prefixes must be worth before an interval is given."""
 
@@ -169,28 +223,29 @@ class Conditional(Method):
         clock = Clock()
         tree = Tree(job.model, job.inputs)
         prefixes = tree.sample(_affordable(tree, job), job.shared_generator("prefixes"))
-        tallies, near_ties = _enumerate(tree, prefixes, job)
-        leaves, spent = len(prefixes) * tree.leaf.size, len(prefixes) * tree.prefix_macs
-        cost = Cost(
-            forwards=math.ceil(spent / job.model.network.macs(job.inputs.length)),
-            macs=spent + leaves * job.model.unembedding.numel(),
-            seconds=clock.seconds,
-        )
+        tallies = _enumerate(tree, prefixes, job)
+        seconds = clock.seconds
         return [
             self.answer(
                 job,
                 tally.event,
-                samples=len(prefixes),
+                samples=len(tally.mass),
                 hits=int((tally.mass > 0).sum()),
-                near_ties=near_ties,
+                near_ties=tally.near_ties,
                 witnesses=tally.witnesses(),
-                statistics={"leaves": float(leaves)},
+                statistics={"leaves": float(len(tally.mass) * tree.leaf.size)},
                 warnings=() if tally.mass.any() else (NO_HIT,),
-                shared_cost=cost,
+                **_costs(tally, seconds),
                 **self._mean(tally),
             )
             for tally in tallies
         ]
+
+    def check(self, job: Job) -> None:
+        super().check(job)
+        tree = Tree(job.model, job.inputs)
+        for event in job.events:
+            _affordable(tree, job, event.steps)
 
     def _mean(self, tally: Tally) -> dict[str, Any]:
         """The mean over prefixes, and what their spread says of its error."""
@@ -218,31 +273,40 @@ class Conditional(Method):
         return known | {"no_interval": reason}
 
 
-def _affordable(tree: Tree, job: Job) -> int:
-    """How many prefixes with all their leaves the budget pays for."""
-    call = job.model.network.macs(job.inputs.length)
-    n = job.budget * call // tree.prefix_macs
+def _affordable(tree: Tree, job: Job, steps: int = 1) -> int:
+    """How many prefixes the budget pays for, if all their leaves are followed for `steps`."""
+    call, price = job.model.network.macs(job.inputs.length), tree.price(steps)
+    n = job.budget * call // price
     if n < 1:
         raise LongshotError(
             f"One prefix of {job.inputs.name!r} with its {tree.leaf.size} leaves costs as much as "
-            f"{math.ceil(tree.prefix_macs / call)} plain calls; the budget is {job.budget}."
+            f"{math.ceil(price / call)} plain calls; the budget is {job.budget}."
         )
     return 1 if tree.is_certain else n
 
 
-def _enumerate(
-    tree: Tree, prefixes: Int[Tensor, "n prefix_length"], job: Job
-) -> tuple[list[Tally], int]:
-    """Every leaf of every prefix, seen by every event; and how many were close."""
-    tallies = [Tally(tree, event, len(prefixes)) for event in job.events]
-    near_ties = 0
+def _enumerate(tree: Tree, prefixes: Int[Tensor, "n prefix_length"], job: Job) -> list[Tally]:
+    """Every leaf of every prefix, seen by every event that can afford the prefix."""
+    tallies = [Tally(tree, e, _affordable(tree, job, e.steps)) for e in job.events]
+    prefixes = prefixes[: max(len(tally.mass) for tally in tallies)]
     for first in range(0, len(prefixes), tree.batch):
         batch = prefixes[first : first + tree.batch]
         for branches in tree.grow(batch):
-            v = branches.activation
-            won = winners(job.model, v.flatten(0, 1))
-            near_ties += won.near_ties
+            won = winners(job.model, branches.activation.flatten(0, 1))
             for tally in tallies:
-                tally.add(first, batch, branches, won.token.view(v.shape[:2]))
+                tally.add(first, branches, won)
         job.progress((first + len(batch)) / len(prefixes))
-    return tallies, near_ties
+    return tallies
+
+
+def _costs(tally: Tally, seconds: float) -> dict[str, Cost]:
+    """What an event's leaves took, and following some of them; seconds are all shared."""
+    tree, n = tally.tree, len(tally.mass)
+    call, unembedding = tree.network.macs(tree.inputs.length), tree.model.unembedding.numel()
+    grown = n * tree.prefix_macs
+    forwards = math.ceil(grown / call)
+    more = math.ceil((grown + tally.macs) / call) - forwards
+    return {
+        "shared_cost": Cost(forwards, 0, grown + n * tree.leaf.size * unembedding, seconds),
+        "cost": Cost(more, 0, tally.macs + tally.unembedded * unembedding),
+    }

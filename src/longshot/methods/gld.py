@@ -24,7 +24,7 @@ from torch import Tensor
 
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
-from longshot.events import Event
+from longshot.events import TokenIn, token_events
 from longshot.methods.base import Activations, Clock, Method, register
 from longshot.models import Model
 
@@ -37,7 +37,7 @@ NO_SPREAD = "The logit difference is the same on every input: there is no Gaussi
 
 
 def logit_differences(
-    model: Model, v: Float[Tensor, "n width"], events: tuple[Event, ...]
+    model: Model, v: Float[Tensor, "n width"], events: tuple[TokenIn, ...]
 ) -> Float[Tensor, "event n"]:
     """Δ of every event at each activation, from one pass over all logits."""
     out, members = readout(model), [list(event.members) for event in events]
@@ -76,14 +76,15 @@ class GLD(Method):
     shares: ClassVar[bool] = True
 
     def estimate(self, job: Job) -> list[Estimate]:
+        events = token_events(job.events)
         drawn = Activations(job, job.budget)
         clock = Clock()
-        differences = logit_differences(job.model, drawn.values, job.events)
+        differences = logit_differences(job.model, drawn.values, events)
         margin = readout(job.model).margin(drawn.values)
         macs = job.budget * job.model.unembedding.numel()
         shared = drawn.cost + Cost(macs=macs, seconds=clock.seconds)
         estimates = []
-        for event, delta in zip(job.events, differences, strict=True):
+        for event, delta in zip(events, differences, strict=True):
             clock = Clock()
             mu, sigma, log_probability, standard_error = gaussian_tail(
                 delta.double(), float(margin.max())

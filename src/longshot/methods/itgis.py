@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float64, Int64
@@ -35,7 +35,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import WITNESSES, Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Evaluator
+from longshot.evaluate import evaluator_for
 from longshot.events import Score
 from longshot.inputs import ProductInputs, TokenDistribution
 from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
@@ -56,11 +56,13 @@ class ITGIS(Method):
     """Importance sampling from token-wise tilted inputs."""
 
     name: ClassVar[str] = "itgis"
+    needs: ClassVar[Literal["score"]] = "score"
     temperature: float = 1.0
     batch: int | None = None
     """Samples a batch; the square root of the budget unless given, as in the paper."""
     alpha: float = 0.9
     score: Score = "logit"
+    """What is climbed; for an event beyond one token always its gap."""
 
     def __post_init__(self) -> None:
         require_positive(self, temperature=self.temperature, batch=self.batch or 1)
@@ -68,17 +70,21 @@ class ITGIS(Method):
             raise LongshotError(f"itgis: alpha must lie between 0 and 1, not {self.alpha}.")
 
     def estimate(self, job: Job) -> list[Estimate]:
-        batch = min(self.batch or math.isqrt(job.budget), job.budget)
-        batches = job.budget // batch
         estimates = []
-        for part in job.parts(max(1, ROWS // batch)):
-            clock, run = Clock(), Run(part, self, batch)
+        for part in job.parts(max(1, ROWS // self._batch(job.budget))):
+            batch = self._batch(part.evaluations)
+            batches = part.evaluations // batch
+            settings = replace(self, score="gap") if part.is_path else self
+            clock, run = Clock(), Run(part, settings, batch)
             for j in range(batches):
                 run.step()
                 part.progress((j + 1) / batches)
             seconds = clock.seconds / len(part.events)
             estimates += [run.answer(i, seconds) for i in range(len(part.events))]
         return estimates
+
+    def _batch(self, evaluations: int) -> int:
+        return min(self.batch or math.isqrt(evaluations), evaluations)
 
 
 def tilted(
@@ -130,7 +136,7 @@ class Run:
 
     def __init__(self, job: Job, settings: ITGIS, batch: int) -> None:
         self.job, self.settings, self.batch = job, settings, batch
-        self.evaluator = Evaluator(job.model, job.events, settings.score, job.inputs)
+        self.evaluator = evaluator_for(job.model, job.events, settings.score, job.inputs)
         self.generators = [job.generator(settings.name, event) for event in job.events]
         targets, length = len(job.events), job.inputs.length
         width = job.model.embedding.shape[1]
@@ -156,7 +162,7 @@ class Run:
 
         rows = tokens.flatten(0, 1)
         evaluation = self.evaluator(rows, self.owner, gradient=True)
-        gap = self.evaluator.decider(evaluation.activation, self.owner)
+        gap = self.evaluator.decide(rows, evaluation.activation, self.owner)
         assert evaluation.gradient is not None
         gradient = evaluation.gradient.reshape(targets, self.batch, *rows.shape[1:], -1)
         self.numerator = gradient.double().mean(1) + self.settings.alpha * self.numerator
@@ -197,7 +203,7 @@ class Run:
             hits=hits,
             effective_sample_size=size,
             pareto_k=k,
-            near_ties=int(self.evaluator.decider.near_ties[i]),
+            near_ties=int(self.evaluator.near_ties[i]),
             witnesses=best_witnesses(Problem(job.model, job.inputs, event), self.found[i]),
             statistics={"mean_weight": math.exp(log_mean(log_weight))},
             warnings=() if hits else (NO_HIT,),
@@ -207,10 +213,9 @@ class Run:
     def cost(self, i: int, seconds: float) -> Cost:
         """What the i-th event took: calls, their gradients, the scores, the unembedding."""
         model, inputs, n = self.job.model, self.job.inputs, self.batch * len(self.log_z)
-        calls = model.network.macs(inputs.length) + model.network.backward_macs(inputs.length)
+        forwards, backwards, macs = self.evaluator.cost(i, inputs.length, n, n)
         scores = sum(len(group.positions) * group.distribution.size for group in inputs.groups)
-        macs = n * calls + len(self.log_z) * model.width * scores
-        return Cost(n, n, macs + self.evaluator.decider.macs(i, n), seconds)
+        return Cost(forwards, backwards, macs + len(self.log_z) * model.width * scores, seconds)
 
 
 def no_interval(hits: int, effective: float, k: float | None, error: float | None) -> str | None:

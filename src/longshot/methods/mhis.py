@@ -29,8 +29,8 @@ positions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
@@ -38,7 +38,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Evaluation, Evaluator
+from longshot.evaluate import Evaluation, evaluator_for
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
 from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
@@ -59,6 +59,7 @@ class MHIS(Method):
     """Importance sampling from a random walk that climbs the target's logit."""
 
     name: ClassVar[str] = "mhis"
+    needs: ClassVar[Literal["score"]] = "score"
     temperature: float = 1.0
     chains: int | None = None
     """Unless given, such that each chain makes 96 steps for every chain there is: 8 chains at
@@ -66,6 +67,7 @@ class MHIS(Method):
     burn_in: float = 1 / 3
     """The share of each chain's steps that is left out."""
     score: Score = "logit"
+    """What is climbed; for an event beyond one token always its gap."""
 
     def __post_init__(self) -> None:
         require_positive(self, temperature=self.temperature, chains=self.chains or 1)
@@ -73,26 +75,40 @@ class MHIS(Method):
             raise LongshotError(f"mhis: burn_in is a share below 1, not {self.burn_in}.")
 
     def estimate(self, job: Job) -> list[Estimate]:
-        chains = self.chains or max(2, math.isqrt(job.budget // 96))
-        steps = job.budget // chains - 1  # the first call is the starting state's
-        if steps < 2:
-            raise LongshotError(f"mhis: {job.budget} calls are too few for {chains} chains.")
-        burn_in = int(steps * self.burn_in)
-        if not job.inputs.free_positions:
-            raise LongshotError(f"mhis: no position of {job.inputs.name!r} is free to move.")
-        free = torch.tensor(job.inputs.free_positions)
-        scan = free[torch.randint(len(free), (steps,), generator=job.shared_generator("mhis"))]
         estimates = []
-        for part in job.parts(max(1, ROWS // chains)):
-            clock, walk = Clock(), Walk(part, self, chains)
+        for part in job.parts(max(1, ROWS // self._plan(job.budget)[0])):
+            chains, steps = self._plan(part.evaluations)
+            scan = self._scan(part, steps)
+            settings = replace(self, score="gap") if part.is_path else self
+            clock, walk = Clock(), Walk(part, settings, chains)
             for step, position in enumerate(scan.tolist()):
                 walk.move(position)
-                if step >= burn_in:
+                if step >= int(steps * self.burn_in):
                     walk.record()
                 part.progress((step + 1) / steps)
             seconds = clock.seconds / len(part.events)
             estimates += [walk.answer(i, steps, seconds) for i in range(len(part.events))]
         return estimates
+
+    def check(self, job: Job) -> None:
+        super().check(job)
+        for part in job.parts(1):
+            self._scan(part, self._plan(part.evaluations)[1])
+
+    def _plan(self, evaluations: int) -> tuple[int, int]:
+        """How many chains, and the steps of each; its first evaluation is the starting state's."""
+        chains = self.chains or max(2, math.isqrt(evaluations // 96))
+        steps = evaluations // chains - 1
+        if steps < 2:
+            raise LongshotError(f"mhis: {evaluations} calls are too few for {chains} chains.")
+        return chains, steps
+
+    def _scan(self, job: Job, steps: int) -> Int64[Tensor, " steps"]:
+        """The position that moves in each step, the same for all events."""
+        if not job.inputs.free_positions:
+            raise LongshotError(f"mhis: no position of {job.inputs.name!r} is free to move.")
+        free = torch.tensor(job.inputs.free_positions)
+        return free[torch.randint(len(free), (steps,), generator=job.shared_generator("mhis"))]
 
 
 def proposal(
@@ -142,7 +158,7 @@ class Walk:
 
     def __init__(self, job: Job, settings: MHIS, chains: int) -> None:
         self.job, self.settings, self.chains = job, settings, chains
-        self.evaluator = Evaluator(job.model, job.events, settings.score, job.inputs)
+        self.evaluator = evaluator_for(job.model, job.events, settings.score, job.inputs)
         self.generators = [job.generator(settings.name, event) for event in job.events]
         self.owner = torch.arange(len(job.events)).repeat_interleave(chains)
         self.embedding = {
@@ -197,8 +213,10 @@ class Walk:
             self.gap = torch.full(self.stale.shape, -math.inf, dtype=torch.float64)
         if self.stale.any():
             changed = self.stale.flatten()
-            rows = self.state.activation.flatten(0, 1)[changed]
-            self.gap[self.stale] = self.evaluator.decider(rows, self.owner[changed])
+            tokens, v = (
+                x.flatten(0, 1)[changed] for x in (self.state.tokens, self.state.activation)
+            )
+            self.gap[self.stale] = self.evaluator.decide(tokens, v, self.owner[changed])
             fresh = self.stale & (self.gap > 0)
             for i in fresh.any(1).nonzero()[:, 0].tolist():
                 self.found[i].append((self.state.tokens[i, fresh[i]], self.gap[i, fresh[i]]))
@@ -239,7 +257,7 @@ class Walk:
             effective_sample_size=effective_sample_size(log_weight[hit]),
             pareto_k=k,
             acceptance_rate=float(self.accepted[i]) / (steps * self.chains),
-            near_ties=int(self.evaluator.decider.near_ties[i]),
+            near_ties=int(self.evaluator.near_ties[i]),
             witnesses=best_witnesses(Problem(job.model, job.inputs, event), self.found[i]),
             statistics=statistics,
             warnings=warnings,
@@ -248,13 +266,13 @@ class Walk:
 
     def cost(self, i: int, steps: int, seconds: float) -> Cost:
         """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
-        model, length = self.job.model, self.job.inputs.length
-        calls = self.chains * (steps + 1)
-        supports = [d.size for d in self.job.inputs.positions if not d.is_fixed]
-        scores = 2 * self.chains * steps * model.width * sum(supports) // len(supports)
-        network = model.network.macs(length) + model.network.backward_macs(length)
-        decided = self.evaluator.decider.macs(i, int(self.accepted[i]))
-        return Cost(calls, calls, calls * network + scores + decided, seconds)
+        inputs, calls = self.job.inputs, self.chains * (steps + 1)
+        supports = [d.size for d in inputs.positions if not d.is_fixed]
+        width = self.job.model.width
+        scores = 2 * self.chains * steps * width * sum(supports) // len(supports)
+        accepted = int(self.accepted[i])
+        forwards, backwards, macs = self.evaluator.cost(i, inputs.length, calls, accepted)
+        return Cost(forwards, backwards, macs + scores, seconds)
 
 
 def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> State:

@@ -3,19 +3,18 @@
     p̂ = (1/n) Σ_i 1[M(x_i) = t],   x_i ~ D
 
 Unbiased, with Clopper and Pearson's exact interval; without a hit the interval still bounds the
-probability from above. One set of samples serves all targets.
+probability from above. One set of samples serves all targets. An event of s tokens has the first
+b/s of a budget of b, since a sample takes up to s calls: those that may still match go on.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
+from typing import ClassVar, Literal
 
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Decider, winners
+from longshot.evaluate import Plainly, follow, smallest_gap, winners
 from longshot.methods.base import NO_HIT, Activations, Clock, Method, register
 from longshot.numerics import binomial_interval
 
@@ -27,20 +26,20 @@ class Naive(Method):
 
     name: ClassVar[str] = "naive"
     shares: ClassVar[bool] = True
+    needs: ClassVar[Literal["samples"]] = "samples"
 
     def estimate(self, job: Job) -> list[Estimate]:
-        n = job.budget
+        drawn = Activations(job, max(job.budget // event.steps for event in job.events))
         clock = Clock()
-        drawn = Activations(job, n)
         won = winners(job.model, drawn.values)
-        unembedding = Cost(macs=n * job.model.unembedding.numel(), seconds=clock.seconds)
-        shared = drawn.cost + unembedding
+        unembedding = Cost(macs=len(drawn.tokens) * job.model.unembedding.numel())
+        shared = drawn.cost + unembedding + Cost(seconds=clock.seconds)
         estimates = []
         for event in job.events:
-            hit = torch.isin(won.token, torch.tensor(event.members))
-            hits = int(hit.sum())
-            owner = torch.zeros(hits, dtype=torch.int64)
-            gaps = Decider(job.model, [event])(drawn.values[hit], owner)
+            clock, n = Clock(), job.budget // event.steps
+            onwards = Plainly(job.model, drawn.tokens)
+            hit = follow(job.model, event, drawn.values[:n], won.token[:n], onwards)
+            hits, gaps = len(hit.rows), smallest_gap(job.model, event, hit)
             problem = Problem(job.model, job.inputs, event)
             estimates.append(
                 self.answer(
@@ -51,10 +50,11 @@ class Naive(Method):
                     interval=binomial_interval(hits, n),
                     samples=n,
                     hits=hits,
-                    near_ties=won.near_ties,
-                    witnesses=best_witnesses(problem, [(drawn.tokens[hit], gaps)]),
+                    near_ties=int(won.near[:n].sum()) + hit.near_ties,
+                    witnesses=best_witnesses(problem, [(drawn.tokens[hit.rows], gaps)]),
                     warnings=() if hits else (NO_HIT,),
-                    shared_cost=shared,
+                    cost=Cost(onwards.forwards, 0, onwards.macs, clock.seconds),
+                    shared_cost=shared.share(n, len(drawn.tokens)),
                 )
             )
         job.progress(1.0)

@@ -24,7 +24,7 @@ from torch import Tensor
 from longshot.errors import LongshotError, unknown_name
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
-from longshot.events import Event, show_event
+from longshot.events import TokenIn, show_event, token_events
 from longshot.methods import shortest as directions
 from longshot.methods.base import (
     Activations,
@@ -139,28 +139,29 @@ class QLD(Method):
     """Of the Gibbs sampler behind `conditional-mean`."""
 
     def estimate(self, job: Job) -> list[Estimate]:
-        self._check(job)
+        self.check(job)
         shared = share(job, self.epsilon)
         estimates = []
-        for done, event in enumerate(job.events, start=1):
+        for done, event in enumerate(token_events(job.events), start=1):
             estimates.append(self._one(job, event, shared))
             job.progress(done / len(job.events))
         return estimates
 
-    def _check(self, job: Job) -> None:
+    def check(self, job: Job) -> None:
+        super().check(job)
         require_positive(
             self, epsilon=self.epsilon, repetitions=self.repetitions, sweeps=self.sweeps
         )
         if self.direction not in DIRECTIONS:
             raise unknown_name("direction of qld", self.direction, DIRECTIONS)
-        for event in job.events:
+        for event in token_events(job.events):
             if len(event.tokens) > 1:
                 raise LongshotError(
                     f"qld needs an event of a single token, whose acceptance region is convex; "
                     f"got {show_event(event, job.model)}."
                 )
 
-    def _one(self, job: Job, event: Event, shared: Shared) -> Estimate:
+    def _one(self, job: Job, event: TokenIn, shared: Shared) -> Estimate:
         clock, n = Clock(), job.budget
         (target,) = event.members
         region = Region(shared.whitened.A, shared.rows, shared.mean_logits, target)

@@ -52,7 +52,7 @@ def load_huggingface(
             )
             if tokenizer is None:
                 tokenizer = AutoTokenizer.from_pretrained(place.where, **options)
-        model.to(device)
+        model.requires_grad_(False).to(device)
     except Exception as error:  # its errors have no common base
         raise LongshotError(_why_not(name, error)) from error
     if missing := sorted(report["missing_keys"]):
@@ -83,8 +83,9 @@ def _place(name: str) -> _Place:
     if folder.is_dir():
         if not (folder / (file or "config.json")).is_file():
             raise LongshotError(f"There is no {file or 'config.json'} in {folder}.")
-        source = str(folder.resolve() / file)
-        return _Place(str(folder), Path(source).stem, source, options | {"local_files_only": True})
+        source = folder.resolve() / file
+        title = source.stem if file else source.name
+        return _Place(str(folder), title, str(source), options | {"local_files_only": True})
     repository, _, revision = where.partition("@")
     if not repository or where[0] in "./~" or repository.count("/") > 1:
         raise LongshotError(f"There is no model folder at {folder}.")
@@ -166,9 +167,10 @@ def frozen(model: nn.Module) -> Any:
     """The model with the same weights, without dropout and with no gradients of weights."""
     if not model.training and not any(p.requires_grad for p in model.parameters()):
         return model
-    shared: dict[int, Any] = {id(b): b for b in model.buffers()}
+    shared: dict[int, Any] = {id(x): x for x in (*model.parameters(), *model.buffers())}
     for parameter in model.parameters():
-        shared[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)
+        if parameter.requires_grad:
+            shared[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)
     return copy.deepcopy(model, shared).eval()
 
 

@@ -46,7 +46,9 @@ class Argmax:
         close = (lead <= 2 * self.readout.margin(v)).nonzero()[:, 0]
         decided = winners(self.model, v[close])
         token[close] = decided.token
-        return Winners(token, decided.near_ties)
+        near = torch.zeros(len(v), dtype=torch.bool)
+        near[close] = decided.near
+        return Winners(token, near)
 
     def _best(
         self, logits: Float[Tensor, "rows folded"]

@@ -24,9 +24,9 @@ def prefix_masses(
 ) -> tuple[Float64[Tensor, "n vocab"], int]:
     """m_t(x) of each prefix and token, and how many leaves were close."""
     tokens, near_ties = [], 0
-    for _, activation in tree.grow(prefixes):
-        won = argmax(activation.flatten(0, 1))
-        tokens.append(won.token.view(activation.shape[:2]))
+    for branches in tree.grow(prefixes):
+        won = argmax(branches.activation.flatten(0, 1))
+        tokens.append(won.token.view(branches.activation.shape[:2]))
         near_ties += won.near_ties
     winners = torch.cat(tokens, 1)
     weights = tree.leaf.probabilities.expand(len(prefixes), -1)
