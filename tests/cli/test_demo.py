@@ -41,7 +41,7 @@ def test_what_it_means(shown: tuple[str, Path]) -> None:
     )
     assert 0 <= naive < best <= total == 24
     loss, constant = map(
-        float, re.findall(r"loss ([\d.]+), where knowing nothing .* costs ([\d.]+)", output)[0]
+        float, re.findall(r"loss (\d+\.\d+), where knowing nothing .* costs (\d+\.\d+)", output)[0]
     )
     assert 0 < loss < constant
 
