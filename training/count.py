@@ -2,12 +2,14 @@
 
 `python -m training.count --work WORK` counts the held-in streams, each document as
 BOS + tokens + EOS, and writes src/longshot/inputs/frequencies/mini.safetensors: int64 arrays
-`english`, `python`, `spanish` of one count a token, with their origin in the metadata.
+`english`, `python`, `spanish` and `hexadecimal` of one count a token, with their origin in the
+metadata. The last is of random digits, 512 documents of 4096.
 """
 
 import argparse
 import hashlib
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,17 @@ def count(stream: NDArray[np.uint16], vocab_size: int, begin: int, end: int) -> 
     """Counts over documents that end in EOS, with the BOS that the stream leaves out."""
     counts = np.bincount(stream, minlength=vocab_size).astype(np.int64)
     counts[begin] += counts[end]
+    return counts
+
+
+def count_hexadecimal(tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """Counts over uniformly random digits: how greedy merges break them has no short formula."""
+    digits = random.Random(0).randbytes(2**20).hex()
+    documents = [digits[i : i + 2**12] for i in range(0, len(digits), 2**12)]
+    counts = np.zeros(tokenizer.get_vocab_size(), dtype=np.int64)
+    for encoded in tokenizer.encode_batch(documents, add_special_tokens=False):
+        counts += np.bincount(encoded.ids, minlength=len(counts))
+    counts[list(begin_and_end(tokenizer))] += len(documents)
     return counts
 
 
@@ -57,6 +70,7 @@ def main() -> None:
         print(
             f"{language:8} {tables[language].sum():10} tokens, {(tables[language] > 0).sum()} used"
         )
+    tables["hexadecimal"] = count_hexadecimal(tokenizer)
     with finished(arguments.to) as temporary:
         save_file(tables, temporary, metadata=metadata)
 

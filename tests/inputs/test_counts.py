@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from longshot.errors import LongshotError
-from longshot.inputs import Corpus, load_counts
+from longshot.inputs import CATALOGUE, Corpus, load_counts, load_inputs
 from longshot.inputs.corpus import HubDataset, TextFile, parse_corpus
-from longshot.models import Tokenizer
+from longshot.models import Tokenizer, load_model
+from longshot.truth import load_truth
 from tests.toys import toy_tokenizer
+from training.count import count_hexadecimal
 
 TOY = toy_tokenizer(60)  # 0 is BOS, then a, b, c, …
 
@@ -154,3 +156,18 @@ def test_a_dataset_that_is_nowhere_is_one_sentence(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     with pytest.raises(LongshotError, match="could not be read"):
         load_counts(TOY, f"hf-dataset:{tmp_path}/none").of("english")
+
+
+def test_the_shipped_tables_need_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or truth made on one machine would be refused on another."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model = load_model("mini-1l")
+    for name in CATALOGUE:
+        load_truth(model, load_inputs(name, model))  # refuses other frequencies
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_shipped_hexadecimal_counts_are_the_recipes() -> None:
+    tokenizer = load_model("mini-1l").tokenizer
+    counted = count_hexadecimal(tokenizer.backend)
+    assert load_counts(tokenizer).of("hexadecimal").tolist() == counted.tolist()

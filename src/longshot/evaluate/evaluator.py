@@ -160,7 +160,7 @@ class Evaluator:
         return Spent(evaluated, evaluated, evaluated * call + self.decider.macs(i, decided))
 
     def _activation(
-        self, embedded: Float[Tensor, "rows tail width"]
+        self, embedded: Float[Tensor, "rows tail embedding"]
     ) -> Float[Tensor, "rows width"]:
         """The activation of inputs that go on with `embedded` after the prefix."""
         if self._resumable is None:

@@ -1,7 +1,8 @@
 """How often each token occurs in English, Python, Spanish, or a random hexadecimal string.
 
-The shipped tokenizer has its table in `frequencies/`. For any other the tokens of a text are
-counted once and kept under the user's cache folder, filed by tokenizer and text.
+The shipped tokenizer has its tables in `frequencies/`, the hexadecimal one too: truth and studies
+hold for these very numbers. For any other the tokens of a text are counted once and kept under the
+user's cache folder, filed by tokenizer and text.
 """
 
 from __future__ import annotations
