@@ -51,23 +51,23 @@ def run(folder: Path, spec: Spec | None = None, **options: Any) -> Progress:
     return run_study(spec or small(), folder, options.pop("engine", ONE), **options)
 
 
-def timeless(estimate: Estimate | None) -> Estimate | None:
-    """An estimate but for the seconds it took."""
+def without(estimate: Estimate | None, **cost: float) -> Estimate | None:
+    """An estimate with some of its cost set to these values."""
     if estimate is None:
         return None
-
-    def at_no_time(cost: Cost) -> Cost:
-        return replace(cost, seconds=0.0)
-
-    return replace(
-        estimate, cost=at_no_time(estimate.cost), shared_cost=at_no_time(estimate.shared_cost)
-    )
+    spent: tuple[Cost, Cost] = (estimate.cost, estimate.shared_cost)
+    own, shared = (replace(part, **cost) for part in spent)
+    return replace(estimate, cost=own, shared_cost=shared)
 
 
-def content(folder: Path) -> list[Any]:
-    """All that two runs of one study must have in common."""
+def content(folder: Path, **cost: float) -> list[Any]:
+    """All that two runs of one study must have in common: everything but seconds.
+
+    In other batches the arithmetic differs a little too: rivals that one target's argmax has met
+    spare its neighbours the rest of the vocabulary. `macs=0` leaves it out.
+    """
     with RunStore(folder / FILE) as store:
-        rows = [(r.key, timeless(r.estimate), r.error) for r in store.rows("tune")]
-        rows += [(r.key, timeless(r.estimate), r.error) for r in store.rows("run")]
+        stored = [*store.rows("tune"), *store.rows("run")]
+    rows = [(r.key, without(r.estimate, seconds=0.0, **cost), r.error) for r in stored]
     run = load_run(folder)
     return [rows, run.tuned, run.chosen, run.study]

@@ -128,8 +128,7 @@ def test_parts_in_any_order_and_any_batches_make_the_whole(whole: Path, tmp_path
     for part in parts:
         spec = small("at_once = 2", f"at_once = {len(part) % 3 + 1}")
         run(tmp_path, spec, only=part)
-    assert content(tmp_path)[0] == content(whole)[0]
-    assert content(tmp_path)[1:] == content(whole)[1:]
+    assert content(tmp_path, macs=0) == content(whole, macs=0)
 
 
 def test_tuning_first_and_running_later_make_the_whole(whole: Path, tmp_path: Path) -> None:
@@ -262,7 +261,7 @@ def test_records_and_witnesses(whole: Path) -> None:
     table = stored.to_pandas()
     assert len(table) == len(stored.rows)
     assert {"model", "inputs", "method", "text", "truth", "probability", "macs"} <= set(table)
-    assert table.query("method == 'qld'").probability.gt(0).all()
+    assert table.query("method == 'gld'").probability.gt(0).all()  # it always extrapolates
     for witness in stored.witnesses():
         assert witness["gap"] > 0
         assert len(witness["tokens"]) > 20
