@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from typing import Annotated
 
 import torch
@@ -20,11 +21,21 @@ app = typer.Typer(
 console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width of its own
 
 
+def show_version(wanted: bool) -> None:
+    """The installed version, before any command."""
+    if wanted:
+        console.print(f"longshot {version('longshot')}", highlight=False)
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     threads: Annotated[
         int, typer.Option(min=1, help="Of torch; more than one helps wide models only.")
     ] = 1,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="And stop.")
+    ] = False,
 ) -> None:
     """How likely is your language model's unlikeliest output?"""
     torch.set_num_threads(threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshot.cli import demo, estimate, inputs, models, report, score, study, truth  # noqa: F401
-from longshot.cli.app import run
+from longshot.cli.app import run as run
 
 if __name__ == "__main__":
     run()
