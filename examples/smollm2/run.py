@@ -205,7 +205,8 @@ How this was chosen: three templates came before and were set aside, two chat qu
 slow) and one that the model always continues in the same way. The targets won or nearly won in 768
 other samples of this template. The temperature was tried on the chat questions only, with 256
 calls: 0.5 and 0.1 on the plain logit and 0.1 on the gap bore no interval for the commonest target,
-0.25 on the gap did.
+0.25 on the gap did. The budgets were raised once: with 384 calls ITGIS had missed two of the
+targets that 2048 plain samples saw.
 
 ## Witnesses
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 import longshot as ls
 from longshot.methods.itgis import ITGIS
 from longshot.methods.mhis import MHIS
@@ -47,6 +49,26 @@ def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
     assert runs.enough >= 8
     assert runs.covered >= 0.88 * runs.given
     assert runs.mean > 10 * exact  # which is why
+
+
+@pytest.mark.long
+def test_mhis_covers_where_its_chains_mix() -> None:
+    """icl has ten free positions, which 2048 steps get round: 52 runs on four targets."""
+    model = ls.load_model("mini-1l")
+    inputs = ls.load_inputs("icl", model)
+    truth, enough, given, covered = ls.load_truth(model, inputs), 0, 0, 0
+    for target in ("y", " g", " man", "ward"):
+        token = model.tokenizer.single(target)
+        exact = float(truth.probability[token])
+        job = Replicas(model, inputs, (ls.TokenIs(token),) * 13, 2**14)
+        runs = [r for r in MHIS(chains=8).estimate(job) if (r.hits or 0) >= 30]
+        intervals = [run.interval for run in runs if run.interval is not None]
+        enough, given = enough + len(runs), given + len(intervals)
+        covered += sum(low <= exact <= high for low, high in intervals)
+    print(f"{enough} runs with 30 hits, {given} intervals, {covered} of them cover")
+    assert enough >= 40
+    assert given >= 0.6 * enough
+    assert covered >= 0.88 * given
 
 
 def test_heavy_weights_need_the_stretch() -> None:
