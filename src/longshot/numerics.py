@@ -123,14 +123,17 @@ def log_interval(
     freedom: float,
     *,
     upward: float = 1.0,
+    downward: float = 1.0,
     level: float = LEVEL,
 ) -> tuple[float, float]:
     """Student's interval on the log scale, where a skewed positive mean is nearly normal.
 
-    `upward` stretches its upper half, for means that are more often too low than too high.
+    `upward` and `downward` stretch its halves: `upward` for means that are more often too low than
+    too high, `downward` for those that are looked at only because they are high.
     """
     reach = float(stats.t.ppf((1 + level) / 2, max(freedom, 1.0))) * relative_error
-    return math.exp(min(log_mean - reach, 0.0)), math.exp(min(log_mean + upward * reach, 0.0))
+    low, high = log_mean - downward * reach, log_mean + upward * reach
+    return math.exp(min(low, 0.0)), math.exp(min(high, 0.0))
 
 
 def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:

@@ -7,9 +7,10 @@ averaging over y, as in `design.md`, "Conditional truth"). Unbiased. Leaves of o
 independent, so the standard error comes from the spread between the n prefixes. One set of leaves
 serves all targets.
 
-**The interval** is Student's on the log scale, with an upper half that is stretched by `UPWARD`: a
-few prefixes often hold much of an event's probability, and while they are missing both the mean and
-its spread look too small.
+**The interval** is Student's on the log scale, its halves stretched by 1 + 3/√m and 1 + 1/√m where m
+is how many equal prefixes those that hit are worth. Up, because a few prefixes often hold much of
+an event's probability, and while they are missing both the mean and its spread look too small;
+down, because only an m of ten or more bears an interval, and luck reaches it too.
 
 **What it costs.** The network runs a prefix once and a leaf only over its own tokens. A budget of b
 forward calls buys the n for which the multiply-accumulates of n prefixes with all their leaves stay
@@ -41,7 +42,7 @@ from longshot.numerics import effective_sample_size, log_interval, log_mean, rel
 
 LEAVES = 1024  # rows of one extension: large enough for fast products, small enough for the cache
 FEWEST, MOST = 8, 64  # prefixes that run together
-UPWARD = 1.5  # chosen on four cells of mini-1l, judged on mini-2l: docs/methods.md
+UPWARD, DOWNWARD = 3, 1  # chosen on two shipped models, judged on a third: docs/methods.md
 KEPT = 256  # hits of an event whose activations are kept
 
 
@@ -274,7 +275,8 @@ class Conditional(Method):
         elif error is None:
             reason = "all prefixes agree, so their spread says nothing of the error"
         else:
-            interval = log_interval(log_probability, error, effective - 1, upward=UPWARD)
+            up, down = (1 + stretch / math.sqrt(effective) for stretch in (UPWARD, DOWNWARD))
+            interval = log_interval(log_probability, error, effective - 1, upward=up, downward=down)
             return known | {"interval": interval}
         return known | {"no_interval": reason}
 
