@@ -7,8 +7,8 @@ averaging over y, as in `design.md`, "Conditional truth"). Unbiased. Leaves of o
 independent, so the standard error comes from the spread between the n prefixes. One set of leaves
 serves all targets.
 
-**The interval** is Student's on the log scale, its halves stretched by 1 + 3/√m and 1 + 1/√m where m
-is how many equal prefixes those that hit are worth. Up, because a few prefixes often hold much of
+**The interval** is Student's on the log scale, its halves stretched by 1 + 3/√m and 1 + 1/√m where
+m is how many equal prefixes those that hit are worth. Up, because a few prefixes often hold much of
 an event's probability, and while they are missing both the mean and its spread look too small;
 down, because only an m of ten or more bears an interval, and luck reaches it too.
 
