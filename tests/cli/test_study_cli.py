@@ -15,6 +15,7 @@ from longshot.cli import main  # noqa: F401 - puts the commands on the app
 from longshot.cli.app import app
 from longshot.errors import LongshotError
 from longshot.methods import METHODS
+from longshot.study import load_run
 from tests.study.studies import SMALL
 
 
@@ -68,6 +69,17 @@ def test_comparing_a_run_with_itself(finished: Path) -> None:
 def test_witnesses_are_lines_of_json(finished: Path) -> None:
     for line in run("witnesses", finished).output.splitlines():
         assert json.loads(line)["gap"] > 0
+
+
+def test_rows_are_lines_of_strict_json(finished: Path) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    lines = run("rows", finished).output.splitlines()
+    found = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert len(found) == len(load_run(finished).rows)
+    assert {row["method"] for row in found} >= {"naive", "itgis"}
+    assert any(row["low"] is None for row in found)
 
 
 def test_tuning_shows_its_curves(finished: Path) -> None:

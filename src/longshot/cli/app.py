@@ -21,11 +21,12 @@ app = typer.Typer(
 console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width of its own
 
 
-def show_version(wanted: bool) -> None:
+def show_version(wanted: bool) -> bool:
     """The installed version, before any command."""
     if wanted:
         console.print(f"longshot {version('longshot')}", highlight=False)
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

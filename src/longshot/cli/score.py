@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -167,3 +168,17 @@ def witnesses(run: RunArgument) -> None:
     """
     for witness in load_run(run).witnesses():
         typer.echo(json.dumps(witness))
+
+
+@app.command()
+def rows(run: RunArgument) -> None:
+    """Print every estimate with its truth, as JSON lines; what is not a finite number is null.
+
+    Example: [bold]longshot rows runs/mini | xz > rows.jsonl.xz[/]
+    """
+    for record in load_run(run).records():
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in record.items()
+        }
+        typer.echo(json.dumps(finite, ensure_ascii=False))
