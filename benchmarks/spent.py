@@ -33,7 +33,7 @@ def main(console: Console) -> None:
         model, inputs = make()
         assert isinstance(model.network, GeluTransformer)
         for name in ("itgis", "mhis"):
-            _, step = steppers(name, model, inputs, 1, batch, chains)
+            _, step, _ = steppers(name, model, inputs, 1, batch, chains)
             step()
             with profile(with_flops=True) as seen:
                 step()
