@@ -30,6 +30,7 @@ ORDER = (
     "api",
     "",  # longshot itself, which re-exports the public names
     "cli",
+    "__main__",
 )
 OUTSIDE = ("training", "tests", "benchmarks")
 
