@@ -88,6 +88,40 @@ def test_a_move_accepts_as_its_ratio_says() -> None:
     assert int((matrix > 0.01).sum()) >= 3
 
 
+def walked(positions: list[int], monkeypatch: pytest.MonkeyPatch, *patches: str) -> Walk:
+    """Chains on mini-2l after moves at these positions, some of `Walk` taken out."""
+    model = ls.load_model("mini-2l")
+    job = Job(model, ls.load_inputs("camel", model), (ls.TokenIs(100), ls.TokenIs(107)), budget=1)
+    with monkeypatch.context() as patch:
+        for name in patches:
+            patch.setattr(name, lambda *_: None)
+        walk = Walk(job, MHIS(temperature=0.5), chains=5)
+        for position in positions:
+            walk.move(position)
+        if "_settle" not in "".join(patches):
+            walk._settle(slice(None))
+    return walk
+
+
+@pytest.mark.parametrize("positions", [[*range(1, 33, 4), *range(3, 33, 4)], [9, 4, 4, 30, 31, 1]])
+def test_tails_alone_give_the_walk_of_whole_inputs(
+    positions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In sweeps or in any order; without putting back what was rejected, it is another walk."""
+    tails = walked(positions, monkeypatch)
+    whole = walked(positions, monkeypatch, "longshot.evaluate.Evaluator.room")
+    assert whole.memory is None
+    assert torch.equal(tails.state.tokens, whole.state.tokens)
+    assert torch.allclose(tails.state.score, whole.state.score, atol=1e-4)
+    since = tails.since
+    assert torch.allclose(
+        tails.state.gradient[:, :, since:], whole.state.gradient[:, :, since:], atol=1e-4
+    )
+    assert tails.spared > 0 == whole.spared
+    careless = walked(positions, monkeypatch, "longshot.methods.mhis.Walk._settle")
+    assert not torch.allclose(careless.state.score, whole.state.score, atol=1e-4)
+
+
 def test_the_ratio_is_the_corrected_one() -> None:
     """Over the whole space with weights π, Σ w·1[hit]/Σ w is the truth; inverted, it is not."""
     problem, temperature = enumerated(6), 0.7

@@ -8,7 +8,7 @@ from longshot.evaluate.argmax import (
     rounding_margin,
     winners,
 )
-from longshot.evaluate.evaluator import Evaluation, Evaluator, Spent, activations
+from longshot.evaluate.evaluator import Evaluation, Evaluator, Known, Spent, activations
 from longshot.evaluate.greedy import Followed, Plainly, follow, smallest_gap
 from longshot.evaluate.paths import PathEvaluator, evaluator_for
 
@@ -19,6 +19,7 @@ __all__ = [
     "Evaluation",
     "Evaluator",
     "Followed",
+    "Known",
     "PathEvaluator",
     "Plainly",
     "Spent",

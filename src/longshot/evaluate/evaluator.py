@@ -38,6 +38,11 @@ class ResumableNetwork(Protocol):
     def resume(self, embedded: Tensor, memory: list[Tensor], start: int) -> Tensor:
         """The activation of inputs known up to `start`; `memory` takes up the rest."""
 
+    def macs(self, positions: int, prefix: int = 0) -> int:
+        """Multiply-accumulates of the positions after a prefix, and so for the gradient."""
+
+    def backward_macs(self, positions: int, prefix: int = 0) -> int: ...
+
 
 class Evaluation(NamedTuple):
     """What one pass says of each input; the gradient only where asked for, NaN where not run."""
@@ -53,6 +58,16 @@ class Spent(NamedTuple):
     forwards: int
     backwards: int
     macs: int
+
+
+class Known(NamedTuple):
+    """What a network that can resume remembers of some inputs; up to `start` it still holds."""
+
+    memory: list[Tensor]
+    start: int
+
+    def rows(self, first: int, count: int) -> Known:
+        return self._replace(memory=[layer[:, first : first + count] for layer in self.memory])
 
 
 class Prefix:
@@ -110,12 +125,13 @@ class Evaluator:
         tokens: Int[Tensor, "rows position"],
         owner: Int[Tensor, " rows"],
         gradient: bool = False,
+        known: Known | None = None,
     ) -> Evaluation:
         """Score and activation of each input and, if asked, the gradient of its score."""
         rows, width = len(tokens), self.model.width
         dtype = self.readout.dtype
         score, v = torch.empty(rows, dtype=dtype), torch.empty(rows, width, dtype=dtype)
-        since = self.prefix.shape[1]
+        since = self.prefix.shape[1] if known is None else known.start
         slopes = None
         if gradient:
             slopes = torch.empty(*tokens.shape, self.model.embedding.shape[1], dtype=dtype)
@@ -126,7 +142,8 @@ class Evaluator:
             block, owners = tokens[filled, since:], owner[filled]
             with torch.set_grad_enabled(gradient):
                 embedded = self.model.embed(block).requires_grad_(gradient)
-                activation = self._activation(embedded).to(dtype)
+                own = None if known is None else known.rows(here.start, len(filled))
+                activation = self._activation(embedded, own).to(dtype)
                 direction, offset = self._direction(activation.detach(), owners)
                 objective = (activation * direction).sum(1) + offset
             if slopes is not None:
@@ -159,12 +176,26 @@ class Evaluator:
         call = network.macs(length) + network.backward_macs(length)
         return Spent(evaluated, evaluated, evaluated * call + self.decider.macs(i, decided))
 
+    def room(self, rows: int, length: int) -> list[Tensor] | None:
+        """Where so many inputs can be remembered between calls, if the network can resume."""
+        filled = math.ceil(rows / GRAIN) * GRAIN
+        return None if self._resumable is None else self._resumable.memory(filled, length)
+
+    def spared(self, length: int, start: int) -> int:
+        """Multiply-accumulates of a call and its gradient that knowing `start` tokens saves."""
+        if self._resumable is None:
+            return 0
+        macs, back, tail = self._resumable.macs, self._resumable.backward_macs, length - start
+        return macs(length) + back(length) - macs(tail, start) - back(tail, start)
+
     def _activation(
-        self, embedded: Float[Tensor, "rows tail embedding"]
+        self, embedded: Float[Tensor, "rows tail embedding"], known: Known | None
     ) -> Float[Tensor, "rows width"]:
-        """The activation of inputs that go on with `embedded` after the prefix."""
+        """The activation of inputs that go on with `embedded` after what is known of them."""
         if self._resumable is None:
             return self.model.network.activation(embedded)
+        if known is not None:
+            return self._resumable.resume(embedded, known.memory, known.start)
         start = self.prefix.shape[1]
         length = start + embedded.shape[1]
         if self._begun is None or self._begun.length != length:

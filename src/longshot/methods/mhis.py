@@ -19,15 +19,20 @@ the self-normalised ratio
 
 consistent, with a bias of order 1/n. (The paper prints the weight inverted.)
 
-All chains of all targets move at the same position in the same step. Every one-position kernel
-leaves q invariant, so a stationary chain has the law q after any sequence of positions; given the
-sequence the chains are independent, and the spread between them gives the standard error. Each
-proposal costs one forward and one backward pass: the current state keeps its gradient at all free
-positions.
+Every one-position kernel leaves q invariant, so a stationary chain has the law q after any sequence
+of positions. All chains of all targets move at the same position in the same step, in sweeps from
+the first free one to the last. Chains are independent, and the spread between them gives the
+standard error.
+
+**Why sweeps.** A proposal costs one forward and one backward pass. What comes before position i
+does not see the new token, and until the sweep ends only gradients from i on are asked for: where
+the network can resume, both passes run over the tail alone, half of the input on average. The price
+is one whole pass at the start of every sweep.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
@@ -38,7 +43,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Evaluation, evaluator_for
+from longshot.evaluate import Evaluation, Evaluator, Known, evaluator_for
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
 from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
@@ -50,7 +55,7 @@ from longshot.numerics import (
     pareto_k,
 )
 
-ROWS = 1024  # chains in hand at once
+ROWS = 512  # chains in hand at once, each with what the network remembers of it
 
 
 @register
@@ -77,11 +82,11 @@ class MHIS(Method):
     def estimate(self, job: Job) -> list[Estimate]:
         estimates = []
         for part in job.parts(max(1, ROWS // self._plan(job.budget)[0])):
-            chains, steps = self._plan(part.evaluations)
-            scan = self._scan(part, steps)
+            chains, calls = self._plan(part.evaluations)
             settings = replace(self, score="gap") if part.is_path else self
             clock, walk = Clock(), Walk(part, settings, chains)
-            for step, position in enumerate(scan.tolist()):
+            steps, free = walk.affordable(calls), part.inputs.free_positions
+            for step, position in enumerate(itertools.islice(itertools.cycle(free), steps)):
                 walk.move(position)
                 if step >= int(steps * self.burn_in):
                     walk.record()
@@ -92,23 +97,18 @@ class MHIS(Method):
 
     def check(self, job: Job) -> None:
         super().check(job)
-        for part in job.parts(1):
-            self._scan(part, self._plan(part.evaluations)[1])
-
-    def _plan(self, evaluations: int) -> tuple[int, int]:
-        """How many chains, and the steps of each; its first evaluation is the starting state's."""
-        chains = self.chains or max(2, math.isqrt(evaluations // 96))
-        steps = evaluations // chains - 1
-        if steps < 2:
-            raise LongshotError(f"mhis: {evaluations} calls are too few for {chains} chains.")
-        return chains, steps
-
-    def _scan(self, job: Job, steps: int) -> Int64[Tensor, " steps"]:
-        """The position that moves in each step, the same for all events."""
         if not job.inputs.free_positions:
             raise LongshotError(f"mhis: no position of {job.inputs.name!r} is free to move.")
-        free = torch.tensor(job.inputs.free_positions)
-        return free[torch.randint(len(free), (steps,), generator=job.shared_generator("mhis"))]
+        for part in job.parts(1):
+            self._plan(part.evaluations)
+
+    def _plan(self, evaluations: int) -> tuple[int, int]:
+        """How many chains, and the calls of each."""
+        chains = self.chains or max(2, math.isqrt(evaluations // 96))
+        calls = evaluations // chains
+        if calls < 4:
+            raise LongshotError(f"mhis: {evaluations} calls are too few for {chains} chains.")
+        return chains, calls
 
 
 def proposal(
@@ -165,6 +165,12 @@ class Walk:
             group.distribution: job.model.embedding[group.distribution.support].double()
             for group in job.inputs.groups
         }
+        self.calls = self.spared = 0  # of each chain: evaluations, and what their heads would cost
+        self.memory: list[Tensor] | None = None
+        if isinstance(self.evaluator, Evaluator):
+            self.memory = self.evaluator.room(len(self.owner), job.inputs.length)
+        self.since = 0  # the position from which the state's gradient is known
+        self.before: Known | None = None  # what a proposal has overwritten
         self.state = self._at(torch.stack([job.inputs.sample(chains, g) for g in self.generators]))
         self.accepted = torch.zeros(len(job.events), dtype=torch.int64)
         self.gap: Float64[Tensor, "target chain"] | None = None
@@ -173,8 +179,40 @@ class Walk:
         self.hits: list[Tensor] = []
         self.found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
 
+    def affordable(self, calls: int) -> int:
+        """How many steps so many evaluations pay for: of the start, the moves, and every sweep."""
+        free = len(self.job.inputs.free_positions)
+        sweeps = 1 if self.memory is None or free == 1 else math.ceil(calls / (free + 1))
+        return calls - sweeps
+
     def _at(self, tokens: Int64[Tensor, "target chain position"]) -> State:
-        rows: Evaluation = self.evaluator(tokens.flatten(0, 1), self.owner, gradient=True)
+        """The state of chains that are there, with its gradient everywhere."""
+        self.since, self.before = 0, None
+        return self._evaluate(tokens, 0)
+
+    def _towards(self, tokens: Int64[Tensor, "target chain position"], i: int) -> State:
+        """The state of a proposal at position i, with its gradient from there on."""
+        if self.memory is None:
+            return self._evaluate(tokens, 0)
+        self.before = Known([layer[..., i:, :].clone() for layer in self.memory], i)
+        return self._evaluate(tokens, i)
+
+    def _settle(self, rejected: Int64[Tensor, " row"] | slice) -> None:
+        """Forget the last proposal's rows that were rejected."""
+        if self.before is not None and self.memory is not None:
+            for layer, old in zip(self.memory, self.before.memory, strict=True):
+                layer[:, rejected, :, self.before.start :] = old[:, rejected]
+            self.before = None
+
+    def _evaluate(self, tokens: Int64[Tensor, "target chain position"], start: int) -> State:
+        flat = tokens.flatten(0, 1)
+        if self.memory is None or not isinstance(self.evaluator, Evaluator):
+            rows: Evaluation = self.evaluator(flat, self.owner, gradient=True)
+        else:
+            known = Known(self.memory, start)
+            rows = self.evaluator(flat, self.owner, gradient=True, known=known)
+            self.spared += self.evaluator.spared(flat.shape[1], start)
+        self.calls += 1
         assert rows.gradient is not None
         shape = tokens.shape[:2]
         return State(
@@ -186,12 +224,15 @@ class Walk:
 
     def propose(self, i: int, uniform: Float64[Tensor, "target chain"]) -> Proposal:
         """A new token at position i for every chain, where φ's distribution passes `uniform`."""
+        self._settle(slice(None))  # a proposal that was never decided
+        if i < self.since:
+            self.state = self._at(self.state.tokens)
         x, p, temperature = self.state, self.job.inputs.positions[i], self.settings.temperature
         forward = proposal(p, self.embedding[p], x.gradient[:, :, i], temperature)
         old, new = p.index_of(x.tokens[:, :, i]), forward.invert(uniform[..., None])[..., 0]
         tokens = x.tokens.clone()
         tokens[:, :, i] = p.support[new]
-        y = self._at(tokens)
+        y = self._towards(tokens, i)
         backward = proposal(p, self.embedding[p], y.gradient[:, :, i], temperature)
         climb = (y.score - x.score) / temperature
         return Proposal(y, log_acceptance(p, forward, backward, old, new, climb), old != new)
@@ -203,7 +244,9 @@ class Walk:
         choice, threshold = torch.stack(draws, 1)
         y, log_r, differs = self.propose(i, choice)
         accept = threshold.log() < log_r
+        self._settle((~accept).flatten().nonzero()[:, 0])
         self.state = choose(accept, y, self.state)
+        self.since = 0 if self.memory is None else i
         self.accepted += accept.sum(1)
         self.stale |= accept & differs
 
@@ -266,13 +309,13 @@ class Walk:
 
     def cost(self, i: int, steps: int, seconds: float) -> Cost:
         """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
-        inputs, calls = self.job.inputs, self.chains * (steps + 1)
+        inputs, calls = self.job.inputs, self.chains * self.calls
         supports = [d.size for d in inputs.positions if not d.is_fixed]
         width = self.job.model.width
         scores = 2 * self.chains * steps * width * sum(supports) // len(supports)
         accepted = int(self.accepted[i])
         forwards, backwards, macs = self.evaluator.cost(i, inputs.length, calls, accepted)
-        return Cost(forwards, backwards, macs + scores, seconds)
+        return Cost(forwards, backwards, macs + scores - self.chains * self.spared, seconds)
 
 
 def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> State:

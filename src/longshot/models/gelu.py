@@ -261,11 +261,11 @@ class GeluTransformer(nn.Module):
         last = dense + mixing + positions * 2 * c.width * inner
         return (c.layers - 1) * full + last
 
-    def backward_macs(self, positions: int) -> int:
+    def backward_macs(self, positions: int, prefix: int = 0) -> int:
         """Those of the gradient: as many again, and attention's two products twice."""
         c = self.config
-        mixing = 2 * c.heads * c.head_width * positions
-        return self.macs(positions) + mixing * (positions * (c.layers - 1) + 1)
+        mixing = 2 * c.heads * c.head_width * (prefix + positions)
+        return self.macs(positions, prefix) + mixing * (positions * (c.layers - 1) + 1)
 
     def _embed(self, embedded: Tensor, start: int) -> Tensor:
         end = start + embedded.shape[-2]
