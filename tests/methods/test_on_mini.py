@@ -44,11 +44,11 @@ def test_itgis_is_unbiased_and_its_intervals_cover() -> None:
 
 
 def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
-    """Chains of 256 steps have not mixed here, and some never leave the target: they say so."""
+    """Chains of 256 steps over 32 positions have not mixed, and they say so."""
     runs, exact, _ = runs_of(MHIS(temperature=1.0, chains=8), "quence", 8 * 256, count=10)
     assert runs.enough >= 8
     assert runs.covered >= 0.88 * runs.given
-    assert runs.mean > 10 * exact  # which is why
+    assert abs(math.log(runs.mean / exact)) > math.log(3)  # which is why
 
 
 @pytest.mark.long
