@@ -118,6 +118,8 @@ def test_tails_alone_give_the_walk_of_whole_inputs(
         tails.state.gradient[:, :, since:], whole.state.gradient[:, :, since:], atol=1e-4
     )
     assert tails.spared > 0 == whole.spared
+    price = [walk.cost(0, len(positions), 0.0).macs for walk in (tails, whole)]
+    assert price[0] < price[1]
     careless = walked(positions, monkeypatch, "longshot.methods.mhis.Walk._settle")
     assert not torch.allclose(careless.state.score, whole.state.score, atol=1e-4)
 
