@@ -20,7 +20,7 @@ def walk_at_every_state(problem: Enumerated, target: int, temperature: float) ->
     """One chain standing at each input."""
     job = Job(problem.model, problem.inputs, (ls.TokenIs(target),), budget=1)
     walk = Walk(job, MHIS(temperature=temperature), chains=len(problem.tokens))
-    walk.state = walk._at(problem.tokens[None])
+    walk.state = walk.at(problem.tokens[None])
     return walk
 
 
@@ -78,7 +78,7 @@ def test_a_move_accepts_as_its_ratio_says() -> None:
     matrix = transitions(problem, walk_at_every_state(problem, 8, 1.0), position)[start]
     job = Job(problem.model, problem.inputs, (ls.TokenIs(8),), budget=1)
     walk = Walk(job, MHIS(temperature=1.0), chains)
-    walk.state = walk._at(problem.tokens[start].expand(1, chains, -1))
+    walk.state = walk.at(problem.tokens[start].expand(1, chains, -1))
     walk.move(position)
     place = {tuple(row): i for i, row in enumerate(problem.tokens.tolist())}
     landed = torch.tensor([place[tuple(row)] for row in walk.state.tokens[0].tolist()])
@@ -89,7 +89,7 @@ def test_a_move_accepts_as_its_ratio_says() -> None:
 
 
 def walked(positions: list[int], monkeypatch: pytest.MonkeyPatch, *patches: str) -> Walk:
-    """Chains on mini-2l after moves at these positions, some of `Walk` taken out."""
+    """Chains on mini-2l after moves at these positions, some of what it uses taken out."""
     model = ls.load_model("mini-2l")
     job = Job(model, ls.load_inputs("camel", model), (ls.TokenIs(100), ls.TokenIs(107)), budget=1)
     with monkeypatch.context() as patch:
@@ -98,8 +98,8 @@ def walked(positions: list[int], monkeypatch: pytest.MonkeyPatch, *patches: str)
         walk = Walk(job, MHIS(temperature=0.5), chains=5)
         for position in positions:
             walk.move(position)
-        if "_settle" not in "".join(patches):
-            walk._settle(slice(None))
+        if "put_back" not in "".join(patches):
+            walk.tails.put_back(slice(None))
     return walk
 
 
@@ -110,17 +110,18 @@ def test_tails_alone_give_the_walk_of_whole_inputs(
     """In sweeps or in any order; without putting back what was rejected, it is another walk."""
     tails = walked(positions, monkeypatch)
     whole = walked(positions, monkeypatch, "longshot.evaluate.Evaluator.room")
-    assert whole.memory is None
+    assert tails.tails.resumes
+    assert not whole.tails.resumes
     assert torch.equal(tails.state.tokens, whole.state.tokens)
     assert torch.allclose(tails.state.score, whole.state.score, atol=1e-4)
-    since = tails.since
+    since = tails.tails.since
     assert torch.allclose(
         tails.state.gradient[:, :, since:], whole.state.gradient[:, :, since:], atol=1e-4
     )
-    assert tails.spared > 0 == whole.spared
+    assert tails.tails.spared > 0 == whole.tails.spared
     price = [walk.cost(0, len(positions), 0.0).macs for walk in (tails, whole)]
     assert price[0] < price[1]
-    careless = walked(positions, monkeypatch, "longshot.methods.mhis.Walk._settle")
+    careless = walked(positions, monkeypatch, "longshot.evaluate.Tails.put_back")
     assert not torch.allclose(careless.state.score, whole.state.score, atol=1e-4)
 
 

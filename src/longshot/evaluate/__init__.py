@@ -8,9 +8,10 @@ from longshot.evaluate.argmax import (
     rounding_margin,
     winners,
 )
-from longshot.evaluate.evaluator import Evaluation, Evaluator, Known, Spent, activations
+from longshot.evaluate.evaluator import Evaluation, Evaluator, Spent, activations
 from longshot.evaluate.greedy import Followed, Plainly, follow, smallest_gap
 from longshot.evaluate.paths import PathEvaluator, evaluator_for
+from longshot.evaluate.tails import Tails
 
 __all__ = [
     "RIVALS",
@@ -19,10 +20,10 @@ __all__ = [
     "Evaluation",
     "Evaluator",
     "Followed",
-    "Known",
     "PathEvaluator",
     "Plainly",
     "Spent",
+    "Tails",
     "Winners",
     "activations",
     "evaluator_for",

@@ -43,7 +43,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Evaluation, Evaluator, Known, evaluator_for
+from longshot.evaluate import Evaluation, Tails, evaluator_for
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
 from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
@@ -165,13 +165,8 @@ class Walk:
             group.distribution: job.model.embedding[group.distribution.support].double()
             for group in job.inputs.groups
         }
-        self.calls = self.spared = 0  # of each chain: evaluations, and what their heads would cost
-        self.memory: list[Tensor] | None = None
-        if isinstance(self.evaluator, Evaluator):
-            self.memory = self.evaluator.room(len(self.owner), job.inputs.length)
-        self.since = 0  # the position from which the state's gradient is known
-        self.before: Known | None = None  # what a proposal has overwritten
-        self.state = self._at(torch.stack([job.inputs.sample(chains, g) for g in self.generators]))
+        self.tails = Tails(self.evaluator, self.owner, job.inputs.length)
+        self.state = self.at(torch.stack([job.inputs.sample(chains, g) for g in self.generators]))
         self.accepted = torch.zeros(len(job.events), dtype=torch.int64)
         self.gap: Float64[Tensor, "target chain"] | None = None
         self.stale = torch.ones(len(job.events), chains, dtype=torch.bool)
@@ -182,37 +177,14 @@ class Walk:
     def affordable(self, calls: int) -> int:
         """How many steps so many evaluations pay for: of the start, the moves, and every sweep."""
         free = len(self.job.inputs.free_positions)
-        sweeps = 1 if self.memory is None or free == 1 else math.ceil(calls / (free + 1))
+        sweeps = math.ceil(calls / (free + 1)) if self.tails.resumes and free > 1 else 1
         return calls - sweeps
 
-    def _at(self, tokens: Int64[Tensor, "target chain position"]) -> State:
+    def at(self, tokens: Int64[Tensor, "target chain position"]) -> State:
         """The state of chains that are there, with its gradient everywhere."""
-        self.since, self.before = 0, None
-        return self._evaluate(tokens, 0)
+        return self._state(tokens, self.tails.whole(tokens.flatten(0, 1)))
 
-    def _towards(self, tokens: Int64[Tensor, "target chain position"], i: int) -> State:
-        """The state of a proposal at position i, with its gradient from there on."""
-        if self.memory is None:
-            return self._evaluate(tokens, 0)
-        self.before = Known([layer[..., i:, :].clone() for layer in self.memory], i)
-        return self._evaluate(tokens, i)
-
-    def _settle(self, rejected: Int64[Tensor, " row"] | slice) -> None:
-        """Forget the last proposal's rows that were rejected."""
-        if self.before is not None and self.memory is not None:
-            for layer, old in zip(self.memory, self.before.memory, strict=True):
-                layer[:, rejected, :, self.before.start :] = old[:, rejected]
-            self.before = None
-
-    def _evaluate(self, tokens: Int64[Tensor, "target chain position"], start: int) -> State:
-        flat = tokens.flatten(0, 1)
-        if self.memory is None or not isinstance(self.evaluator, Evaluator):
-            rows: Evaluation = self.evaluator(flat, self.owner, gradient=True)
-        else:
-            known = Known(self.memory, start)
-            rows = self.evaluator(flat, self.owner, gradient=True, known=known)
-            self.spared += self.evaluator.spared(flat.shape[1], start)
-        self.calls += 1
+    def _state(self, tokens: Int64[Tensor, "target chain position"], rows: Evaluation) -> State:
         assert rows.gradient is not None
         shape = tokens.shape[:2]
         return State(
@@ -224,15 +196,15 @@ class Walk:
 
     def propose(self, i: int, uniform: Float64[Tensor, "target chain"]) -> Proposal:
         """A new token at position i for every chain, where φ's distribution passes `uniform`."""
-        self._settle(slice(None))  # a proposal that was never decided
-        if i < self.since:
-            self.state = self._at(self.state.tokens)
+        self.tails.put_back(slice(None))  # a proposal that was never decided
+        if i < self.tails.since:
+            self.state = self.at(self.state.tokens)
         x, p, temperature = self.state, self.job.inputs.positions[i], self.settings.temperature
         forward = proposal(p, self.embedding[p], x.gradient[:, :, i], temperature)
         old, new = p.index_of(x.tokens[:, :, i]), forward.invert(uniform[..., None])[..., 0]
         tokens = x.tokens.clone()
         tokens[:, :, i] = p.support[new]
-        y = self._towards(tokens, i)
+        y = self._state(tokens, self.tails.changed(tokens.flatten(0, 1), i))
         backward = proposal(p, self.embedding[p], y.gradient[:, :, i], temperature)
         climb = (y.score - x.score) / temperature
         return Proposal(y, log_acceptance(p, forward, backward, old, new, climb), old != new)
@@ -244,9 +216,8 @@ class Walk:
         choice, threshold = torch.stack(draws, 1)
         y, log_r, differs = self.propose(i, choice)
         accept = threshold.log() < log_r
-        self._settle((~accept).flatten().nonzero()[:, 0])
+        self.tails.put_back((~accept).flatten().nonzero()[:, 0])
         self.state = choose(accept, y, self.state)
-        self.since = 0 if self.memory is None else i
         self.accepted += accept.sum(1)
         self.stale |= accept & differs
 
@@ -309,13 +280,13 @@ class Walk:
 
     def cost(self, i: int, steps: int, seconds: float) -> Cost:
         """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
-        inputs, calls = self.job.inputs, self.chains * self.calls
+        inputs, calls = self.job.inputs, self.chains * self.tails.calls
         supports = [d.size for d in inputs.positions if not d.is_fixed]
         width = self.job.model.width
         scores = 2 * self.chains * steps * width * sum(supports) // len(supports)
         accepted = int(self.accepted[i])
         forwards, backwards, macs = self.evaluator.cost(i, inputs.length, calls, accepted)
-        return Cost(forwards, backwards, macs + scores - self.chains * self.spared, seconds)
+        return Cost(forwards, backwards, macs + scores - self.chains * self.tails.spared, seconds)
 
 
 def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> State:
