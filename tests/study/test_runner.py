@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,9 +17,13 @@ from longshot.engines import LocalEngine, make_engine
 from longshot.errors import LongshotError
 from longshot.estimate import Estimate, Job
 from longshot.methods import METHODS, Method
+from longshot.methods.itgis import ITGIS
+from longshot.methods.naive import Naive
 from longshot.study import load_run
+from longshot.study.batches import Batch
+from longshot.study.progress import Progress
 from longshot.study.results import FILE
-from longshot.study.store import RunStore
+from longshot.study.store import Key, Row, RunStore
 from tests.study.studies import ONE, SMALL, content, run, small
 
 
@@ -267,9 +271,25 @@ def test_records_and_witnesses(whole: Path) -> None:
         assert len(witness["tokens"]) > 20
 
 
-def test_time_left_is_known_once_every_method_has_run(tmp_path: Path) -> None:
+def test_time_left_is_known_from_the_first_batch_on(tmp_path: Path) -> None:
     seen = []
     run(tmp_path, on_progress=lambda progress: seen.append(progress.seconds_left))
     assert seen[0] is None
+    assert all(seen[1:-1])
     assert seen[-1] == 0
-    assert any(left for left in seen)
+
+
+def test_what_has_not_begun_is_as_fast_as_its_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 targets of 4 calls took 64 s: 2 s a call. One batch of 100 shared calls is to come."""
+    tuning = Batch(0, "tune", "itgis", ITGIS(), 4, 0, 1.0, tuple(range(8)))
+    later = replace(tuning, stage="run", budget=16)
+    shared = replace(later, label="naive", method=Naive(), budget=100)
+    progress = Progress()
+    for batch in (tuning, later, shared):
+        progress.planned(batch, 8)
+    assert progress.seconds_left is None
+    progress.finished(tuning, [Row(Key("tune", "m", "d", "itgis", 1.0, t)) for t in range(8)], 64.0)
+    monkeypatch.setattr(Progress, "elapsed", 32.0)  # two workers
+    assert progress.seconds_left == pytest.approx((8 * 16 + 100) * 2 / 2)
+    progress.finished(shared, [Row(Key("run", "m", "d", "naive", 0.0, t)) for t in range(8)], 10.0)
+    assert progress.seconds_left == pytest.approx(8 * 16 * 2 * 32 / 74)

@@ -19,8 +19,11 @@ class Tally:
     failed: int = 0
     left: int = 0
     """Neither done nor failed."""
+    calls: int = 0
+    """Of the model, for what is left."""
     ran: int = 0
-    """In this process, in `seconds` of its workers' time."""
+    """In this process, with so many calls, in `seconds` of its workers' time."""
+    called: int = 0
     seconds: float = 0.0
 
 
@@ -42,19 +45,32 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """From what each method took so far; None before the first batch of one that is left."""
-        waiting = [tally for tally in self.tallies.values() if tally.left]
+        """From what calls took so far; None before the first batch.
+
+        A method that has not begun is taken to be as fast as when it was tuned, or else as the
+        others.
+        """
         busy = sum(tally.seconds for tally in self.tallies.values())
-        if any(not tally.ran for tally in waiting) or not busy:
+        if not busy:
             return None
-        work = sum(tally.left * tally.seconds / tally.ran for tally in waiting)
+        work = 0.0
+        for (_, label), tally in self.tallies.items():
+            alike = [tally, *(t for (_, name), t in self.tallies.items() if name == label)]
+            like = next((t for t in alike if t.called), None)
+            pace = like.seconds / like.called if like else busy / self._called
+            work += tally.calls * pace
         return work * self.elapsed / busy
+
+    @property
+    def _called(self) -> int:
+        return sum(tally.called for tally in self.tallies.values())
 
     def planned(self, batch: Batch, left: int) -> None:
         tally = self.tallies.setdefault((batch.stage, batch.label), Tally())
         tally.total += len(batch.tokens)
         tally.done += len(batch.tokens) - left
         tally.left += left
+        tally.calls += _calls(batch, left)
 
     def finished(self, batch: Batch, rows: Sequence[Row], seconds: float) -> None:
         tally = self.tallies[batch.stage, batch.label]
@@ -62,6 +78,14 @@ class Progress:
         tally.left -= len(rows)
         tally.failed += len(errors)
         tally.done += len(rows) - len(errors)
+        calls = _calls(batch, len(rows))
+        tally.calls = max(tally.calls - calls, 0) if tally.left else 0
         tally.ran += len(rows)
+        tally.called += calls if seconds else 0  # none where it failed before it ran
         tally.seconds += seconds
         self.errors += errors
+
+
+def _calls(batch: Batch, targets: int) -> int:
+    """A budget for each target, or one for all of them where they share their samples."""
+    return batch.budget * (min(targets, 1) if batch.method.shares else targets)
