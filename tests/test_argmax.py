@@ -28,7 +28,7 @@ class Linear:
     def activation(self, embedded: Tensor) -> Tensor:
         return embedded[:, -1]
 
-    def macs(self, positions: int, prefix: int = 0) -> int:
+    def macs(self, positions: int) -> int:
         return 0
 
     def backward_macs(self, positions: int) -> int:

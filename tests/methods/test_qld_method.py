@@ -219,7 +219,7 @@ class HashNetwork:
         chaos = 1e6 * torch.sin(1e4 * (embedded.flatten(1).double() @ self._mix))
         return torch.special.ndtri((chaos - chaos.floor()).clamp(1e-9, 1 - 1e-9)).float()
 
-    def macs(self, positions: int, prefix: int = 0) -> int:
+    def macs(self, positions: int) -> int:
         return self._mix.numel()
 
     def backward_macs(self, positions: int) -> int:

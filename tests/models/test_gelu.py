@@ -149,41 +149,38 @@ def counted(function: object, *arguments: object) -> int:
     return flops // 2
 
 
-def as_written(network: GeluTransformer, rows: Tensor) -> Tensor:
-    """The activation, layer by layer as the docstring has them."""
-    x = network._embed(rows, 0)
-    for block in network.blocks[:-1]:
-        x = block(x)
-    return network._last(x, None)
-
-
 @shapes
-@pytest.mark.parametrize("positions", [1, 2, 7])
-def test_macs_are_those_of_activation(layers: int, attention_only: bool, positions: int) -> None:
+@pytest.mark.parametrize(("positions", "start"), [(1, 0), (2, 0), (7, 0), (7, 3), (7, 6)])
+def test_macs_are_those_of_both_passes(
+    layers: int, attention_only: bool, positions: int, start: int
+) -> None:
+    """Of an activation and its gradient, whole or from a known beginning on."""
     network = toy_network(layers=layers, attention_only=attention_only)
-    rows = network.embedding[draw(8, 3, positions)]
-    assert network.macs(positions) * 3 == counted(as_written, network, rows)
+    rows, memory = network.embedding[draw(8, 3, positions)], network.memory(3, positions)
+    if start:
+        network.resume(rows[:, :start], memory, 0)
+    tail = rows[:, start:].clone().requires_grad_()
+    found = []
+    forward = counted(lambda: found.append(network.resume(tail, memory, start)))
+    assert network.macs(positions - start, start) * 3 == forward
+    backward = counted(found[0].sum().backward)
+    assert network.backward_macs(positions - start, start) * 3 == backward
+    assert tail.grad is not None
+    if not start:
+        assert forward == counted(network.activation, rows)
 
 
 @shapes
 @pytest.mark.parametrize("tail", [1, 3])
-def test_macs_are_those_of_a_leaf(layers: int, attention_only: bool, tail: int) -> None:
-    network = toy_network(layers=layers, attention_only=attention_only)
-    cache = network.prefix(network.embedding[draw(8, 2, 5)])
-    leaves = network.embedding[draw(8, 2, 3, tail)]
-    assert network.macs(tail, prefix=5) * 6 == counted(network.extend, cache, leaves)
-
-
-@shapes
-@pytest.mark.parametrize("positions", [1, 2, 7])
-def test_backward_macs_are_those_of_the_gradient(
-    layers: int, attention_only: bool, positions: int
+def test_macs_are_those_of_a_prefix_and_a_leaf(
+    layers: int, attention_only: bool, tail: int
 ) -> None:
     network = toy_network(layers=layers, attention_only=attention_only)
-    rows = network.embedding[draw(8, 3, positions)].requires_grad_()
-    activation = as_written(network, rows)
-    assert network.backward_macs(positions) * 3 == counted(activation.sum().backward)
-    assert rows.grad is not None
+    prefixes = network.embedding[draw(8, 2, 5)]
+    assert network.prefix_macs(5) * 2 == counted(network.prefix, prefixes)
+    leaves = network.embedding[draw(8, 2, 3, tail)]
+    price = counted(network.extend, network.prefix(prefixes), leaves)
+    assert network.leaf_macs(tail, prefix=5) * 6 == price
 
 
 def test_initialise_is_given_by_its_generator() -> None:

@@ -216,7 +216,7 @@ def test_macs_follow_the_weights() -> None:
     width, inner, mlp = 16, 12, 24
     layer = width * (inner + 2 * 6) + inner * width + 3 * width * mlp
     assert network.macs(4) == 4 * 2 * (layer + 2 * inner * 4)
-    assert network.macs(1, prefix=3) == 2 * (layer + 2 * inner * 4)
+    assert network.leaf_macs(1, prefix=3) == 2 * (layer + 2 * inner * 4)
 
 
 def test_batches_are_sized_to_the_memory() -> None:

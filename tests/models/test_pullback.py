@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from tests.toys import toy_network
@@ -101,13 +100,9 @@ def test_weights_in_training_get_their_gradient() -> None:
         assert (parameter.grad is None) == (name in unused), name
 
 
-@shapes
-def test_it_multiplies_no_more_than_it_is_priced_at(layers: int, attention_only: bool) -> None:
-    network = toy_network(layers=layers, attention_only=attention_only)
-    x = embedded(network, 3).requires_grad_()
-    with FlopCounterMode(display=False) as forward:
-        v = network.activation(x)
-    with FlopCounterMode(display=False) as backward:
-        v.sum().backward()
-    assert 0 < forward.get_total_flops() < 2 * 3 * network.macs(POSITIONS)
-    assert 0 < backward.get_total_flops() < 2 * 3 * network.backward_macs(POSITIONS)
+def test_a_part_in_training_gets_its_gradient() -> None:
+    """Whichever part it is: the passes by hand know of no weight's gradient."""
+    network = toy_network()
+    network.positions.requires_grad_(True)
+    network.activation(embedded(network, 2)).sum().backward()
+    assert network.positions.grad is not None

@@ -39,7 +39,7 @@ class ResumableNetwork(Protocol):
         """The activation of inputs known up to `start`; `memory` takes up the rest."""
 
     def macs(self, positions: int, prefix: int = 0) -> int:
-        """Multiply-accumulates of the positions after a prefix, and so for the gradient."""
+        """Multiply-accumulates of `positions` after a prefix, and so for the gradient."""
 
     def backward_macs(self, positions: int, prefix: int = 0) -> int: ...
 
@@ -119,6 +119,9 @@ class Evaluator:
         self._resumable = model.network if isinstance(model.network, ResumableNetwork) else None
         self.prefix = fixed_beginning(inputs if self._resumable else None)
         self._begun: Prefix | None = None
+        self._calls, self._backward, self._macs, self._decided = torch.zeros(
+            4, len(events), dtype=torch.int64
+        )
 
     def __call__(
         self,
@@ -154,6 +157,7 @@ class Evaluator:
                 self.decider.count(owner[here])
 
         in_blocks(self.model.network, rows, tokens.shape[1], run, BLOCK)
+        self._count(owner, tokens.shape[1], since, gradient)
         _refuse_non_finite(score, tokens, self.model)
         return Evaluation(score, v, slopes)
 
@@ -164,29 +168,35 @@ class Evaluator:
         owner: Int[Tensor, " rows"],
     ) -> Float64[Tensor, " rows"]:
         """The gap of each input by its activation: positive exactly when the event occurs."""
+        self._decided += owner.bincount(minlength=len(self._decided))
         return self.decider(activation, owner)
 
     @property
     def near_ties(self) -> Int[Tensor, " event"]:
         return self.decider.near_ties
 
-    def cost(self, i: int, length: int, evaluated: int, decided: int) -> Spent:
-        """Of so many evaluations with gradient and decisions of inputs of a length, for event i."""
-        network = self.model.network
-        call = network.macs(length) + network.backward_macs(length)
-        return Spent(evaluated, evaluated, evaluated * call + self.decider.macs(i, decided))
+    def cost(self, i: int) -> Spent:
+        """What was spent on event i so far."""
+        decided = self.decider.macs(i, int(self._decided[i]))
+        calls, backward, macs = (int(n[i]) for n in (self._calls, self._backward, self._macs))
+        return Spent(calls, backward, macs + decided)
 
     def room(self, rows: int, length: int) -> list[Tensor] | None:
         """Where so many inputs can be remembered between calls, if the network can resume."""
         filled = math.ceil(rows / GRAIN) * GRAIN
         return None if self._resumable is None else self._resumable.memory(filled, length)
 
-    def spared(self, length: int, start: int) -> int:
-        """Multiply-accumulates of a call and its gradient that knowing `start` tokens saves."""
+    def _count(self, owner: Int[Tensor, " rows"], length: int, start: int, gradient: bool) -> None:
+        """Note calls on inputs of a length that were known up to `start`."""
+        network, rows = self.model.network, owner.bincount(minlength=len(self._calls))
         if self._resumable is None:
-            return 0
-        macs, back, tail = self._resumable.macs, self._resumable.backward_macs, length - start
-        return macs(length) + back(length) - macs(tail, start) - back(tail, start)
+            price = network.macs(length) + gradient * network.backward_macs(length)
+        else:
+            size = (length - start, start)
+            price = self._resumable.macs(*size) + gradient * self._resumable.backward_macs(*size)
+        self._calls += rows
+        self._backward += gradient * rows
+        self._macs += rows * price
 
     def _activation(
         self, embedded: Float[Tensor, "rows tail embedding"], known: Known | None

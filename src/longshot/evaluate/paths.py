@@ -50,7 +50,7 @@ class Step:
             more = [TokenDistribution.fixed(token) for token in forced]
             inputs = ProductInputs(inputs.name, [*inputs.positions, *more])
         self.evaluator = Evaluator(model, [TokenIs(t) for t in following], "gap", inputs)
-        self.network, self.spent, self.decided = model.network, Spent(0, 0, 0), 0
+        self.others = 0  # multiply-accumulates of the logits again, for the others' gaps
 
     def __call__(
         self,
@@ -61,7 +61,6 @@ class Step:
         """The gap of the token `owner` of those that may follow."""
         longer = torch.cat([tokens, self.forced.expand(len(tokens), -1)], 1)
         found = self.evaluator(longer, owner, gradient)
-        self._count(len(longer), longer.shape[1], gradient)
         own = None if found.gradient is None else found.gradient[:, : tokens.shape[1]]
         return found._replace(gradient=own)
 
@@ -70,6 +69,7 @@ class Step:
         if len(self.following) == 1:
             return evaluation.score[:, None]
         readout, found = self.evaluator.readout, []
+        self.others += len(evaluation.activation) * readout.weight.numel()
         for v in evaluation.activation.split(UNEMBED_BLOCK):
             logits = readout.logits(v)
             best, second = logits.topk(2).values[:, :, None].unbind(1)
@@ -78,23 +78,18 @@ class Step:
         return torch.cat(found)
 
     def decide(
-        self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]
+        self,
+        tokens: Int[Tensor, "rows position"],
+        v: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
     ) -> Float64[Tensor, " rows"]:
-        self.decided += len(v)
-        return self.evaluator.decider(v, owner)
+        return self.evaluator.decide(tokens, v, owner)
 
-    def _count(self, rows: int, length: int, gradient: bool) -> None:
-        macs = self.network.macs(length) + gradient * self.network.backward_macs(length)
-        if len(self.following) > 1 and not gradient:  # the logits again, for the others' gaps
-            macs += self.evaluator.readout.weight.numel()
-        forwards, backwards, before = self.spent
-        self.spent = Spent(forwards + rows, backwards + gradient * rows, before + rows * macs)
-
-    @property
-    def macs(self) -> int:
-        decider = self.evaluator.decider
-        own = sum(decider.macs(i, 0) for i in range(len(self.following)))
-        return self.spent.macs + own + decider.macs(0, self.decided) - decider.macs(0, 0)
+    def cost(self) -> Spent:
+        """What was spent on all that may follow."""
+        each = [self.evaluator.cost(i) for i in range(len(self.following))]
+        forwards, backwards, macs = (sum(parts) for parts in zip(*each, strict=True))
+        return Spent(forwards, backwards, macs + self.others)
 
 
 class PathEvaluator:
@@ -164,7 +159,8 @@ class PathEvaluator:
         gap = torch.full((len(tokens),), math.inf, dtype=torch.float64)
         left = torch.arange(len(tokens))
         for step, v in zip(self.steps, before, strict=True):  # what is lost is not gone on with
-            gap[left] = gap[left].minimum(step.decide(v[left], torch.zeros_like(left)))
+            found = step.decide(tokens[left], v[left], torch.zeros_like(left))
+            gap[left] = gap[left].minimum(found)
             left = left[gap[left] > 0]
         return gap
 
@@ -186,13 +182,10 @@ class PathEvaluator:
         decided = sum(int(step.evaluator.decider.near_ties.sum()) for step in self.steps)
         return torch.tensor([self._ties + decided])
 
-    def cost(self, i: int, length: int, evaluated: int, decided: int) -> Spent:
+    def cost(self, i: int) -> Spent:
         """All that was spent so far; it was on one event."""
-        return Spent(
-            self._forwards + sum(step.spent.forwards for step in self.steps),
-            sum(step.spent.backwards for step in self.steps),
-            self._macs + sum(step.macs for step in self.steps),
-        )
+        each = [Spent(self._forwards, 0, self._macs), *(step.cost() for step in self.steps)]
+        return Spent(*(sum(parts) for parts in zip(*each, strict=True)))
 
 
 def evaluator_for(

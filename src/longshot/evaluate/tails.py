@@ -19,14 +19,13 @@ class Tails:
     def __init__(
         self, evaluator: Evaluator | PathEvaluator, owner: Int[Tensor, " rows"], length: int
     ) -> None:
-        self.evaluator, self.owner, self.length = evaluator, owner, length
+        self.evaluator, self.owner = evaluator, owner
         self._resumable = evaluator if isinstance(evaluator, Evaluator) else None
         self._memory: list[Tensor] | None = None
         if self._resumable is not None:
             self._memory = self._resumable.room(len(owner), length)
         self._overwritten: list[Tensor] = []
         self.since = 0  # from where on the last call's gradients are known
-        self.calls = self.spared = 0  # of each input: evaluations, and what their heads would cost
 
     @property
     def resumes(self) -> bool:
@@ -50,10 +49,8 @@ class Tails:
         self._overwritten = []
 
     def _run(self, tokens: Int[Tensor, "rows position"], start: int) -> Evaluation:
-        self.calls += 1
         if self._resumable is None or self._memory is None:
             return self.evaluator(tokens, self.owner, gradient=True)
         self.since = start
-        self.spared += self._resumable.spared(self.length, start)
         known = Known(self._memory, start)
         return self._resumable(tokens, self.owner, gradient=True, known=known)

@@ -101,12 +101,12 @@ class Tree:
 
     def price(self, steps: int) -> int:
         """The same with every leaf followed for so many tokens."""
-        stem = self.network.macs(self.prefix_length) if self.prefix_length else 0
+        stem = self.network.prefix_macs(self.prefix_length) if self.prefix_length else 0
         return int(stem + self.leaf.size * sum(self.leaf_macs(more) for more in range(steps)))
 
     def leaf_macs(self, more: int) -> int:
         """Of a leaf that goes on for some tokens, on its prefix's cache."""
-        return int(self.network.macs(1 + len(self.tail) + more, prefix=self.prefix_length))
+        return int(self.network.leaf_macs(1 + len(self.tail) + more, self.prefix_length))
 
     def sample(self, n: int, generator: torch.Generator) -> Int[Tensor, "n prefix_length"]:
         """`n` independent prefixes."""

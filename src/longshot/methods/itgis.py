@@ -212,10 +212,10 @@ class Run:
 
     def cost(self, i: int, seconds: float) -> Cost:
         """What the i-th event took: calls, their gradients, the scores, the unembedding."""
-        model, inputs, n = self.job.model, self.job.inputs, self.batch * len(self.log_z)
-        forwards, backwards, macs = self.evaluator.cost(i, inputs.length, n, n)
-        scores = sum(len(group.positions) * group.distribution.size for group in inputs.groups)
-        return Cost(forwards, backwards, macs + len(self.log_z) * model.width * scores, seconds)
+        forwards, backwards, macs = self.evaluator.cost(i)
+        groups, width = self.job.inputs.groups, self.job.model.width
+        scores = width * sum(len(group.positions) * group.distribution.size for group in groups)
+        return Cost(forwards, backwards, macs + len(self.log_z) * scores, seconds)
 
 
 def no_interval(hits: int, effective: float, k: float | None, error: float | None) -> str | None:

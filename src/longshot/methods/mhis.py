@@ -280,13 +280,11 @@ class Walk:
 
     def cost(self, i: int, steps: int, seconds: float) -> Cost:
         """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
-        inputs, calls = self.job.inputs, self.chains * self.tails.calls
-        supports = [d.size for d in inputs.positions if not d.is_fixed]
+        forwards, backwards, macs = self.evaluator.cost(i)
+        supports = [d.size for d in self.job.inputs.positions if not d.is_fixed]
         width = self.job.model.width
         scores = 2 * self.chains * steps * width * sum(supports) // len(supports)
-        accepted = int(self.accepted[i])
-        forwards, backwards, macs = self.evaluator.cost(i, inputs.length, calls, accepted)
-        return Cost(forwards, backwards, macs + scores - self.chains * self.tails.spared, seconds)
+        return Cost(forwards, backwards, macs + scores, seconds)
 
 
 def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> State:

@@ -38,8 +38,8 @@ class Network(Protocol):
     ) -> Float[Tensor, "batch width"]:
         """The activation before the unembedding at the last position; differentiable."""
 
-    def macs(self, positions: int, prefix: int = 0) -> int:
-        """Multiply-accumulates of one `activation`, or of one leaf behind a cached prefix."""
+    def macs(self, positions: int) -> int:
+        """Multiply-accumulates of one `activation`."""
 
     def backward_macs(self, positions: int) -> int:
         """Multiply-accumulates of the gradient of one `activation`, the forward pass apart."""
@@ -56,6 +56,12 @@ class PrefixNetwork(Protocol):
         self, cache: Any, embedded: Float[Tensor, "batch continuation tail width"]
     ) -> Float[Tensor, "batch continuation width"]:
         """The activation after each continuation of each cached prefix."""
+
+    def prefix_macs(self, positions: int) -> int:
+        """Multiply-accumulates of one prefix."""
+
+    def leaf_macs(self, positions: int, prefix: int) -> int:
+        """Multiply-accumulates of one continuation."""
 
 
 @runtime_checkable

@@ -103,9 +103,9 @@ class DecoderNetwork(nn.Module):
         """Take no more at once from now on."""
         self._most = rows
 
-    def macs(self, positions: int, prefix: int = 0) -> int:
-        """Multiply-accumulates of one `activation`, or of one leaf; every expert is counted."""
-        return positions * (self.decoder.dense + self.decoder.mixing * (prefix + positions))
+    def macs(self, positions: int) -> int:
+        """Multiply-accumulates of one `activation`; every expert is counted."""
+        return positions * (self.decoder.dense + self.decoder.mixing * positions)
 
     def backward_macs(self, positions: int) -> int:
         """Those of the gradient: as many again, and attention's two products twice."""
@@ -152,6 +152,14 @@ class CachedDecoderNetwork(DecoderNetwork):
 
         in_blocks(self, len(rows), cache.length + rows.shape[1], run, ROWS)
         return torch.cat(found).reshape(*embedded.shape[:2], -1)
+
+    def prefix_macs(self, positions: int) -> int:
+        """Multiply-accumulates of one prefix."""
+        return self.macs(positions)
+
+    def leaf_macs(self, positions: int, prefix: int) -> int:
+        """Those of one continuation."""
+        return positions * (self.decoder.dense + self.decoder.mixing * (prefix + positions))
 
 
 def dense_macs(blocks: nn.Module) -> int:

@@ -6,9 +6,9 @@
     v      = LN_final(x)                  the activation before the unembedding
     logits = v·W_U + b_U
 
-Three entry points share this code: `logits` (every position), `activation` (the last position
-only: the last layer computes keys and values for the earlier positions and nothing else), and
-`prefix` with `extend` (a prefix is run once, many continuations of it cost their own tokens).
+Entry points: `logits` (every position), `activation` (the last position only, by the hand-written
+passes of `pullback.py`, which can `resume` from a known beginning), and `prefix` with `extend` (a
+prefix is run once, many continuations of it cost their own tokens).
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "rows position width"],
-        past: KeysValues | None,
-        last_only: bool,
+        own: KeysValues,
+        past: KeysValues | None = None,
+        last_only: bool = False,
     ) -> Float[Tensor, "rows query width"]:
-        """Attend from all positions of `x`, or from its last, to `past` and to `x` itself.
+        """Attend from all positions of `x`, or from its last, to `past` and to its `own`.
 
         With a `past` of b prefixes, `x` has b·n rows: n continuations of each, in order.
         """
-        own = self.keys_values(x)
         (queries,) = self._split(self.query(x[:, -1:] if last_only else x), 1)
         queries = queries / math.sqrt(queries.shape[-1])
         scores = queries @ own.keys.mT
@@ -145,8 +145,15 @@ class Block(nn.Module):
         past: KeysValues | None = None,
         last_only: bool = False,
     ) -> Float[Tensor, "rows query width"]:
-        attended = self.attention(self.norm_attention(x), past, last_only)
-        x = (x[:, -1:] if last_only else x) + attended
+        normed = self.norm_attention(x)
+        attended = self.attention(normed, self.attention.keys_values(normed), past, last_only)
+        return self.add(x[:, -1:] if last_only else x, attended)
+
+    def add(
+        self, x: Float[Tensor, "rows query width"], attended: Float[Tensor, "rows query width"]
+    ) -> Float[Tensor, "rows query width"]:
+        """What follows attention."""
+        x = x + attended
         if self.has_mlp:
             x = x + self.mlp_out(gelu(self.mlp_in(self.norm_mlp(x))))
         return x
@@ -203,7 +210,8 @@ class GeluTransformer(nn.Module):
 
         Differentiable in them; in the weights only while these require a gradient.
         """
-        if not (self.norm_final.weight.requires_grad and torch.is_grad_enabled()):
+        trained = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
+        if not trained:
             return self.resume(embedded, self.memory(*embedded.shape[:2]), 0)
         x = self._embed(embedded, 0)
         for block in self.blocks[:-1]:
@@ -233,9 +241,10 @@ class GeluTransformer(nn.Module):
         x = self._embed(embedded, 0)
         layers = []
         for block in self.blocks:
-            layers.append(block.attention.keys_values(block.norm_attention(x)))
+            normed = block.norm_attention(x)
+            layers.append(block.attention.keys_values(normed))
             if block is not self.blocks[-1]:
-                x = block(x)
+                x = block.add(x, block.attention(normed, layers[-1]))
         return PrefixCache(embedded.shape[1], tuple(layers))
 
     def extend(
@@ -248,24 +257,40 @@ class GeluTransformer(nn.Module):
         return self._last(x, cache.layers[-1]).reshape(*embedded.shape[:2], -1)
 
     def macs(self, positions: int, prefix: int = 0) -> int:
-        """Multiply-accumulates of `activation` on one input, or of `extend` on one leaf.
-
-        Of layers as they are written down, which is what budgets are priced in; `resume` needs
-        fewer, since it does without the last layer's keys and values.
-        """
+        """Multiply-accumulates of `activation` on one input, or of `resume` after a prefix."""
         c, seen = self.config, prefix + positions
-        inner = c.heads * c.head_width
-        dense = 2 * c.width * inner + 2 * c.width * c.mlp_width  # query, output, both MLP halves
-        mixing = 2 * inner * seen  # scores and values
-        full = positions * (dense + mixing + 2 * c.width * inner)
-        last = dense + mixing + positions * 2 * c.width * inner
-        return (c.layers - 1) * full + last
+        return self._below_last(positions, seen) + self._dense + 2 * c.heads * c.width * seen
 
     def backward_macs(self, positions: int, prefix: int = 0) -> int:
-        """Those of the gradient: as many again, and attention's two products twice."""
+        """Those of its gradient: as many again, and attention's to the positions themselves."""
         c = self.config
-        mixing = 2 * c.heads * c.head_width * (prefix + positions)
-        return self.macs(positions, prefix) + mixing * (positions * (c.layers - 1) + 1)
+        inner, back = c.heads * c.head_width, positions * (c.layers - 1)
+        again = 2 * positions * (back * inner + c.heads * c.width)
+        return self.macs(positions, prefix) + again
+
+    def prefix_macs(self, positions: int) -> int:
+        """Those of `prefix`: the last layer makes its keys and values and nothing else."""
+        c = self.config
+        keys_values = 2 * c.width * c.heads * c.head_width
+        return self._below_last(positions, positions) + positions * keys_values
+
+    def leaf_macs(self, positions: int, prefix: int) -> int:
+        """Those of one continuation by `extend`."""
+        c, seen = self.config, prefix + positions
+        inner = c.heads * c.head_width
+        last = self._dense - 2 * c.width * inner + 2 * inner * (positions * c.width + seen)
+        return self._below_last(positions, seen) + last
+
+    @property
+    def _dense(self) -> int:
+        """A layer's products with its weights, at one position."""
+        c = self.config
+        return 4 * c.width * c.heads * c.head_width + 2 * c.width * c.mlp_width
+
+    def _below_last(self, positions: int, seen: int) -> int:
+        """All layers but the last, where all positions attend to all that is seen."""
+        c = self.config
+        return (c.layers - 1) * positions * (self._dense + 2 * c.heads * c.head_width * seen)
 
     def _embed(self, embedded: Tensor, start: int) -> Tensor:
         end = start + embedded.shape[-2]
