@@ -41,7 +41,8 @@ def test_the_maximum_includes_the_target(toy: Model) -> None:
     v = torch.randn(100, toy.width, generator=torch.Generator().manual_seed(0))
     logits = v @ toy.unembedding + toy.unembedding_bias
     events = (*map(TokenIs, range(8)), TokenIn(frozenset((1, 2, 5))))
-    delta = logit_differences(toy, v, events)
+    delta, leaders = logit_differences(toy, v, events)
+    assert torch.equal(leaders, logits.argmax(1).unique())
     assert float(delta.max()) == 0
     assert torch.equal(delta[:8].argmax(0), logits.argmax(1))
     assert torch.allclose(delta[:8].mT, logits - logits.amax(1, keepdim=True), atol=1e-5)

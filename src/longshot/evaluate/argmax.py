@@ -68,15 +68,21 @@ class Readout:
             return torch.cat([self.of(x, chosen) for x, chosen in pieces])
         return (self.rows[tokens] * v[:, None]).sum(-1) + self.bias[tokens]
 
-    def margin(self, v: Float[Tensor, "rows width"]) -> Float64[Tensor, " rows"]:
-        """What rounding may do to the difference of two logits of one activation."""
+    def margin(
+        self, v: Float[Tensor, "rows width"], tokens: Int[Tensor, " some"] | None = None
+    ) -> Float64[Tensor, " rows"]:
+        """What rounding may do to the difference of two logits, of some tokens or of any."""
+        norm, bias = self._norm, self._bias
+        if tokens is not None:
+            norm = float(torch.linalg.vector_norm(self.rows[tokens].double(), dim=1).max())
+            bias = float(self.bias[tokens].abs().max())
         kind = torch.finfo(self.dtype)
         terms = self.width + 4  # the products, the bias, the comparison and this bound itself
         unit = kind.eps / 2
         gamma = terms * unit / (1 - terms * unit)
         if torch.get_float32_matmul_precision() != "highest":
             gamma += 2**-6  # the user lets float32 products round their factors to bfloat16
-        size: Tensor = torch.linalg.vector_norm(v.double(), dim=1) * self._norm + self._bias
+        size: Tensor = torch.linalg.vector_norm(v.double(), dim=1) * norm + bias
         if not (size < kind.max).all():
             raise LongshotError(f"{self.name} gives logits that are not finite in {self.dtype}.")
         return 2 * (gamma * size + terms * kind.tiny)

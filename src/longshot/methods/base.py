@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, TypeVar
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
 
 from jaxtyping import Float, Int
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import Tensor
 
 from longshot.errors import LongshotError, unknown_name
@@ -20,6 +22,10 @@ from longshot.evaluate import activations
 from longshot.events import Event, TokenIn, show_event
 
 NO_HIT = "No input produced the target: its probability is below what this budget can see."
+NEVER_FOUND = (
+    "No sample produced the target, which says nothing of how small its probability is: "
+    "try another temperature, a larger budget, or naive."
+)
 
 
 @dataclass(frozen=True)
@@ -83,11 +89,38 @@ def make_method(name: str | Method, **settings: Any) -> Method:
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     made = METHODS[name]
-    known = {f.name for f in fields(made)}
+    known = settings_table(made)
     for setting in settings:
-        if setting not in known:
-            raise unknown_name(f"setting of {name}", setting, known)
-    return made(**settings)
+        if not known.model_fields:
+            raise LongshotError(f"{name} has no settings, so none is named {setting!r}.")
+        if setting not in known.model_fields:
+            raise unknown_name(f"setting of {name}", setting, known.model_fields)
+    plain = {k: v.item() if hasattr(v, "item") else v for k, v in settings.items()}  # numpy's
+    try:
+        known.model_validate(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"{first['loc'][0]} {complaint(first['msg'])}, not {first['input']!r}"
+        raise LongshotError(f"{name}: {what}.") from error
+    return made(**plain)
+
+
+@cache
+def settings_table(method: type[Method]) -> type[BaseModel]:
+    """A method's settings with their types, strictly."""
+    hints = get_type_hints(method)
+    known: dict[str, Any] = {
+        f.name: (hints[f.name], ... if f.default is MISSING else f.default) for f in fields(method)
+    }
+    strictly = ConfigDict(extra="forbid", frozen=True, strict=True)
+    return create_model("Settings", __config__=strictly, **known)
+
+
+def complaint(message: str) -> str:
+    """Pydantic's sentence without its preambles."""
+    if message == "Field required":
+        return "is missing"
+    return message.removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
 
 
 def settings_of(method: Method) -> dict[str, Any]:
@@ -95,10 +128,10 @@ def settings_of(method: Method) -> dict[str, Any]:
     return asdict(method)
 
 
-def require_positive(method: Method, **values: float) -> None:
-    """Refuse a setting that must be positive and finite and is not."""
+def require_positive(method: Method, **values: float | None) -> None:
+    """Refuse a setting that must be positive and finite, or None, and is not."""
     for setting, value in values.items():
-        if not 0 < value < float("inf"):
+        if value is not None and not 0 < value < float("inf"):
             raise LongshotError(f"{method.name}: {setting} must be positive, not {value}.")
 
 

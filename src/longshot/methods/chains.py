@@ -46,10 +46,14 @@ def no_interval(
     chains, with_hits, without = len(hit), int(hit.any(1).sum()), int((~hit).any(1).sum())
     if not with_hits:
         return "No sample hit."
+    if chains < 3:
+        return f"An interval needs 3 chains, not {chains}: raise the budget, or set chains."
     if with_hits < max(3, chains / 2):
         return f"Only {with_hits} of {chains} chains found the target."
     if without < max(3, chains / 2):
         return f"Only {without} of {chains} chains left the target: nothing tells the normaliser."
+    if math.isnan(worst):
+        return "The chains are too short to be compared with each other."
     if not worst < 1.1:
         return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.1)."
     k = pareto_k(log_weight.flatten())

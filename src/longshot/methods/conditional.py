@@ -43,6 +43,7 @@ from longshot.numerics import effective_sample_size, log_interval, log_mean, rel
 LEAVES = 1024  # rows of one extension: large enough for fast products, small enough for the cache
 FEWEST, MOST = 8, 64  # prefixes that run together
 UPWARD, DOWNWARD = 3, 1  # chosen on two shipped models, judged on a third: docs/methods.md
+NEVER = "Every input was tried: none produces the target."
 KEPT = 256  # hits of an event whose activations are kept
 
 
@@ -240,7 +241,7 @@ class Conditional(Method):
                 near_ties=tally.near_ties,
                 witnesses=tally.witnesses(),
                 statistics={"leaves": float(len(tally.mass) * tree.leaf.size)},
-                warnings=() if tally.mass.any() else (NO_HIT,),
+                warnings=() if tally.mass.any() else (NEVER if tree.is_certain else NO_HIT,),
                 **_costs(tally, seconds),
                 **self._mean(tally),
             )

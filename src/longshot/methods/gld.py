@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
@@ -38,15 +38,17 @@ NO_SPREAD = "The logit difference is the same on every input: there is no Gaussi
 
 def logit_differences(
     model: Model, v: Float[Tensor, "n width"], events: tuple[TokenIn, ...]
-) -> Float[Tensor, "event n"]:
-    """Δ of every event at each activation, from one pass over all logits."""
+) -> tuple[Float[Tensor, "event n"], Int64[Tensor, " leader"]]:
+    """Δ of every event at each activation, from one pass over all logits; and who leads."""
     out, members = readout(model), [list(event.members) for event in events]
-    delta = []
+    delta, leaders = [], []
     for rows in v.to(out.dtype).split(UNEMBED_BLOCK):
         logits = out.logits(rows)
         own = torch.stack([logits[:, tokens].amax(1) for tokens in members])
-        delta.append(own - logits.amax(1))
-    return torch.cat(delta, 1)
+        best = logits.max(1)
+        delta.append(own - best.values)
+        leaders.append(best.indices.unique())
+    return torch.cat(delta, 1), torch.cat(leaders).unique()
 
 
 def gaussian_tail(
@@ -79,16 +81,16 @@ class GLD(Method):
         events = token_events(job.events)
         drawn = Activations(job, job.budget)
         clock = Clock()
-        differences = logit_differences(job.model, drawn.values, events)
+        differences, leaders = logit_differences(job.model, drawn.values, events)
         margin = readout(job.model).margin(drawn.values)
         macs = job.budget * job.model.unembedding.numel()
         shared = drawn.cost + Cost(macs=macs, seconds=clock.seconds)
         estimates = []
         for event, delta in zip(events, differences, strict=True):
             clock = Clock()
-            mu, sigma, log_probability, standard_error = gaussian_tail(
-                delta.double(), float(margin.max())
-            )
+            involved = torch.cat([leaders, torch.tensor(event.members)])
+            rounding = float(readout(job.model).margin(drawn.values, involved).max())
+            mu, sigma, log_probability, standard_error = gaussian_tail(delta.double(), rounding)
             near = delta >= -2 * margin  # what may have won; the decision is the decider's
             decider = Decider(job.model, [event])
             gaps = decider(drawn.values[near], torch.zeros(int(near.sum()), dtype=torch.int64))

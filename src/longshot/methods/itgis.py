@@ -38,7 +38,7 @@ from longshot.estimate import WITNESSES, Cost, Estimate, Job, Problem, best_witn
 from longshot.evaluate import evaluator_for
 from longshot.events import Score
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
+from longshot.methods.base import NEVER_FOUND, Clock, Method, register, require_positive
 from longshot.numerics import (
     effective_sample_size,
     log_interval,
@@ -65,7 +65,7 @@ class ITGIS(Method):
     """What is climbed; for an event beyond one token always its gap."""
 
     def __post_init__(self) -> None:
-        require_positive(self, temperature=self.temperature, batch=self.batch or 1)
+        require_positive(self, temperature=self.temperature, batch=self.batch)
         if not 0 <= self.alpha <= 1:
             raise LongshotError(f"itgis: alpha must lie between 0 and 1, not {self.alpha}.")
 
@@ -206,7 +206,7 @@ class Run:
             near_ties=int(self.evaluator.near_ties[i]),
             witnesses=best_witnesses(Problem(job.model, job.inputs, event), self.found[i]),
             statistics={"mean_weight": math.exp(log_mean(log_weight))},
-            warnings=() if hits else (NO_HIT,),
+            warnings=() if hits else (NEVER_FOUND,),
             cost=self.cost(i, seconds),
         )
 

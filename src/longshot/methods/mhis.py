@@ -46,7 +46,7 @@ from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate import Evaluation, Tails, evaluator_for
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
-from longshot.methods.base import NO_HIT, Clock, Method, register, require_positive
+from longshot.methods.base import NEVER_FOUND, Clock, Method, register, require_positive
 from longshot.methods.chains import disagreement, no_interval, ratio
 from longshot.numerics import (
     autocorrelated_size,
@@ -75,7 +75,7 @@ class MHIS(Method):
     """What is climbed; for an event beyond one token always its gap."""
 
     def __post_init__(self) -> None:
-        require_positive(self, temperature=self.temperature, chains=self.chains or 1)
+        require_positive(self, temperature=self.temperature, chains=self.chains)
         if not 0 <= self.burn_in < 1:
             raise LongshotError(f"mhis: burn_in is a share below 1, not {self.burn_in}.")
 
@@ -248,7 +248,7 @@ class Walk:
         hits, k = int(hit.sum()), pareto_k(log_weight[hit])
         worst = disagreement(log_weight, hit)
         reason = no_interval(log_weight, hit, error, worst)
-        warnings = () if hits else (NO_HIT,)
+        warnings = () if hits else (NEVER_FOUND,)
         statistics = {
             "r_hat": worst,
             "independent_draws": autocorrelated_size(scores),
@@ -273,7 +273,7 @@ class Walk:
             acceptance_rate=float(self.accepted[i]) / (steps * self.chains),
             near_ties=int(self.evaluator.near_ties[i]),
             witnesses=best_witnesses(Problem(job.model, job.inputs, event), self.found[i]),
-            statistics=statistics,
+            statistics={name: x for name, x in statistics.items() if not math.isnan(x)},
             warnings=warnings,
             cost=self.cost(i, steps, seconds),
         )

@@ -46,7 +46,7 @@ class Naive(Method):
                     job,
                     event,
                     log_probability=math.log(hits / n) if hits else -math.inf,
-                    standard_error=math.sqrt(hits * (n - hits) / n) / n if hits else None,
+                    standard_error=math.sqrt(hits * (n - hits) / n) / n or None,
                     interval=binomial_interval(hits, n),
                     samples=n,
                     hits=hits,

@@ -83,7 +83,13 @@ def whiten(v: Float[Tensor, "n width"], epsilon: float) -> Whitened:
     mu = v.mean(0)
     centred = v - mu
     sigma = centred.mT @ centred / len(v)
-    A = torch.linalg.cholesky(sigma + epsilon * torch.eye(len(mu), dtype=torch.float64))
+    try:
+        A = torch.linalg.cholesky(sigma + epsilon * torch.eye(len(mu), dtype=torch.float64))
+    except RuntimeError as error:  # torch.linalg's own is one
+        raise LongshotError(
+            f"qld: the activations' covariance plus {epsilon:g} has no Cholesky factor; "
+            "a larger epsilon or more samples may help."
+        ) from error
     u = torch.linalg.solve_triangular(A, centred.mT, upper=False).mT.contiguous()
     return Whitened(mu, A, u)
 

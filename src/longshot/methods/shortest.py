@@ -175,12 +175,12 @@ def shortest_vector(region: Region) -> Float64[Tensor, " width"] | None:
 def random_constraint_projection(
     region: Region, repetitions: int, generator: torch.Generator
 ) -> Float64[Tensor, " width"]:
-    """Algorithm 4, with a tolerance of the right sign.
+    """Algorithm 4, with a tolerance of the right sign, a share of the mean's largest deficit.
 
     A step projects onto a random violated half-space; where none is violated it shrinks towards 0,
     or ends after `repetitions` steps. Shrinking may leave all satisfied: then it shrinks again.
     """
-    tolerance = PROJECTION_TOLERANCE * region.size
+    tolerance = PROJECTION_TOLERANCE * max(-float(region.h.min()), region.tolerance)
     x, lead = region.rows.new_zeros(region.rows.shape[1]), region.h.clone()
     for step in range(100 * repetitions):
         violated = (lead < -tolerance).nonzero()[:, 0]

@@ -109,9 +109,9 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
-    """A network with its tokenizer and its name."""
+    """A network with its tokenizer and its name; equal to itself only, as weights may change."""
 
     name: str
     network: Network

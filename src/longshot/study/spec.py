@@ -33,10 +33,10 @@ import re
 import tomllib
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache, cached_property
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
+from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -45,12 +45,12 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationError,
-    create_model,
 )
 
 from longshot.errors import LongshotError, unknown_name
 from longshot.inputs.toml_lines import KeyPath, key_name, line_of
 from longshot.methods import METHODS, Method, make_method
+from longshot.methods.base import complaint, settings_table
 from longshot.truth.result import RELATIVE_ERROR
 
 PRESETS = Path(__file__).parent / "presets"
@@ -233,14 +233,14 @@ class _Reader:
 
     def _settings(self, path: KeyPath, name: str, settings: Mapping[str, Any]) -> None:
         """Types first, by the method's own annotations; then the method's own judgement."""
-        known = _settings_table(METHODS[name]).model_fields
+        known = settings_table(METHODS[name]).model_fields
         for setting in settings:
             if setting not in known:
                 both = [*known, "method", "budget", "models", "inputs"]
                 complaint = unknown_name(f"setting of {name}", setting, both)
                 self.refuse((*path, setting), str(complaint))
         fixed = {k: v for k, v in settings.items() if (k, v) != ("temperature", TUNED)}
-        self._validated(path, _settings_table(METHODS[name]), fixed)
+        self._validated(path, settings_table(METHODS[name]), fixed)
         try:
             make_method(name, **fixed)
         except LongshotError as error:
@@ -254,7 +254,7 @@ class _Reader:
             key = (*path, *(str(part) for part in first["loc"]))
             if first["type"] == "extra_forbidden":
                 self.refuse(key, "is no key that a study has here")
-            self.refuse(key, _complaint(first["msg"]))
+            self.refuse(key, complaint(first["msg"]))
 
     def _subset(self, path: KeyPath, names: list[str] | None, known: list[str]) -> None:
         for name in names or []:
@@ -265,23 +265,6 @@ class _Reader:
         stop = "" if complaint.endswith(("?", ".")) else "."
         line = line_of(self.source, path)
         raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")
-
-
-@cache
-def _settings_table(method: type[Method]) -> type[BaseModel]:
-    """A method's settings with their types, strictly."""
-    hints = get_type_hints(method)
-    known: dict[str, Any] = {
-        f.name: (hints[f.name], ... if f.default is MISSING else f.default) for f in fields(method)
-    }
-    return create_model("Settings", __config__=_Table.model_config, **known)
-
-
-def _complaint(message: str) -> str:
-    """Pydantic's sentence without its preambles."""
-    if message == "Field required":
-        return "is missing"
-    return message.removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
 
 
 @dataclass(frozen=True)
