@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import longshot
@@ -93,3 +95,32 @@ def test_names_and_objects_are_the_same() -> None:
     by_object = longshot.estimate(model, inputs, " but", method="naive", budget=64)
     by_name = longshot.estimate("mini-1l", "camel", " but", method="naive", budget=64)
     assert timeless(by_name) == timeless(by_object)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "sentence"),
+    [
+        (
+            "itgis",
+            {"temperature": "abc"},
+            "itgis: temperature should be a valid number, not 'abc'.",
+        ),
+        ("itgis", {"score": "gop"}, "itgis: score should be 'logit' or 'gap', not 'gop'."),
+        ("itgis", {"batch": 0}, "itgis: batch must be positive, not 0."),
+        ("itgis", {"batch": 2.5}, "itgis: batch should be a valid integer, not 2.5."),
+        ("mhis", {"chains": 0}, "mhis: chains must be positive, not 0."),
+        ("qld", {"repetitions": True}, "qld: repetitions should be a valid integer, not True."),
+        ("naive", {"temperature": 1}, "naive has no settings, so none is named 'temperature'."),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_one_sentence(
+    method: str, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(LongshotError) as caught:
+        make_method(method, **settings)
+    assert str(caught.value) == sentence
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    method = make_method("itgis", temperature=np.float32(0.5), batch=np.int64(8))
+    assert method == make_method("itgis", temperature=0.5, batch=8)

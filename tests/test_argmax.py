@@ -39,6 +39,20 @@ def linear(unembedding: Tensor, bias: Tensor | None = None) -> Model:
     return Model("linear", Linear(unembedding, bias), toy_tokenizer(8), 8)
 
 
+def test_a_model_of_changed_weights_is_read_anew() -> None:
+    """Even beside the old one: its readout would be a mixture of both."""
+    generator = torch.Generator().manual_seed(0)
+    before = linear(torch.randn(8, 8, generator=generator))
+    v = torch.randn(100, 8, generator=generator)
+    winners(before, v)
+    before.network.unembedding.copy_(torch.randn(8, 8, generator=generator))
+    after = Model("linear", before.network, before.tokenizer, 8)
+    assert after != before
+    assert torch.equal(winners(after, v).token, (v @ after.unembedding).argmax(1))
+    owner = (v @ after.unembedding).argmax(1)
+    assert (Decider(after, [TokenIs(t) for t in range(8)])(v, owner) > 0).all()
+
+
 def exact_logits(model: Model, v: Tensor) -> list[list[Fraction]]:
     columns, bias = model.unembedding.mT.double().tolist(), model.unembedding_bias.tolist()
     return [

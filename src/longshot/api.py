@@ -69,9 +69,11 @@ def estimate_many(
     language_model = load_model(model)
     if not isinstance(inputs, ProductInputs):
         inputs = load_inputs(inputs, language_model)
-    elif (token := max(int(p.support[-1]) for p in inputs.positions)) >= language_model.vocab_size:
+    ends = [int(p.support[end]) for p in inputs.positions for end in (0, -1)]
+    outside = [token for token in ends if not 0 <= token < language_model.vocab_size]
+    if outside:
         raise LongshotError(
-            f"The inputs {inputs.name!r} use token {token}, which is outside "
+            f"The inputs {inputs.name!r} use token {outside[0]}, which is outside "
             f"{language_model.name}'s vocabulary of {language_model.vocab_size}."
         )
     wanted = tuple(as_event(event, language_model) for event in events)

@@ -29,10 +29,10 @@ def runs(target: int, count: int, budget: int = BUDGET) -> list[ls.Estimate]:
 
 
 def test_the_mean_is_right_and_the_intervals_cover() -> None:
-    """120 runs: a mean 5 errors off, or coverage outside 88%–99% at a true 95%, is below 1e-3."""
+    """200 runs: a mean within 5 errors, coverage of 88 to 99% (98.7% of 400 at a quarter of it)."""
     problem = enumerated(1)
     (target,) = problem.targets(0.05, 0.1)
-    exact, found = problem.exact(target), runs(target, 120)
+    exact, found = problem.exact(target), runs(target, 200, budget=4 * BUDGET)
     values = torch.tensor([run.probability for run in found], dtype=torch.float64)
     assert abs(float(values.mean()) - exact) < 5 * float(values.std()) / math.sqrt(len(found))
     claimed = math.sqrt(sum((run.standard_error or 0) ** 2 for run in found) / len(found))
@@ -40,7 +40,7 @@ def test_the_mean_is_right_and_the_intervals_cover() -> None:
     given = [run.interval for run in found if run.interval is not None]
     covered = sum(low <= exact <= high for low, high in given)
     assert len(given) > 60
-    assert 0.86 <= covered / len(given) <= 0.995
+    assert 0.88 <= covered / len(given) <= 0.99
 
 
 def test_uneven_prefixes_need_the_stretch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 
@@ -47,6 +48,21 @@ def test_the_maximum_includes_the_target(toy: Model) -> None:
     assert torch.equal(delta[:8].argmax(0), logits.argmax(1))
     assert torch.allclose(delta[:8].mT, logits - logits.amax(1, keepdim=True), atol=1e-5)
     assert torch.equal(delta[8], delta[[1, 2, 5]].amax(0))
+
+
+def test_a_suppressed_token_does_not_hide_the_others() -> None:
+    """Spread is judged by the logits that matter, not by the largest bias. (The samples differ.)"""
+    answers = []
+    for bias in (-1e4, -1e6):
+        model = ls.load_model("mini-1l")
+        changed = Model("changed", copy.deepcopy(model.network), model.tokenizer, model.context)
+        changed.unembedding_bias[0] = bias
+        inputs = ls.load_inputs("camel", changed)
+        answers.append(ls.estimate(changed, inputs, 10, method="gld", budget=256))
+    usual, suppressed = answers
+    assert suppressed.statistics["sigma"] == pytest.approx(usual.statistics["sigma"], rel=0.3)
+    assert NO_SPREAD not in suppressed.warnings
+    assert suppressed.probability > 0
 
 
 def test_far_tails_stay_in_log_space() -> None:

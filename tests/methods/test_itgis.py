@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 import torch
 
 import longshot as ls
-from longshot.methods.itgis import ITGIS, draw, tilted
+from longshot.estimate import Job
+from longshot.evaluate import Evaluation
+from longshot.methods.itgis import ITGIS, Run, draw, tilted
 from tests.methods.enumerable import Enumerated, enumerated, midpoints
 from tests.methods.replicas import replicate, summarise
 
@@ -23,15 +28,24 @@ def all_outcomes(problem: Enumerated, proposals: list[ls.TokenDistribution]) -> 
 
 
 def summed_over_outcomes(problem: Enumerated, target: int, slope: torch.Tensor, t: float) -> float:
-    """Σ_x q(x)·w(x)·1[hit], with q and w from the step's own code."""
+    """Σ_x q(x)·w(x)·1[hit], with w from the step's own code."""
     rows = [problem.model.embedding[g.distribution.support] for g in problem.inputs.groups]
     proposals = tilted(problem.inputs, rows, slope, t)
     batch = draw(problem.inputs, proposals, all_outcomes(problem, proposals))
     assert torch.equal(batch.tokens[0], problem.tokens)
-    log_q = batch.log_prob - batch.log_weight
+    log_q = log_prob_of(problem, proposals)
     assert float(log_q.exp().sum()) == pytest.approx(1, abs=1e-12)
     hit = problem.output == target
-    return float((log_q + batch.log_weight).exp()[0, hit].sum())
+    return float((log_q + batch.log_weight[0]).exp()[hit].sum())
+
+
+def log_prob_of(problem: Enumerated, proposals: list[ls.TokenDistribution]) -> torch.Tensor:
+    """log q of every input, position by position from the proposals alone."""
+    log_q = torch.zeros(len(problem.tokens), dtype=torch.float64)
+    for (p, positions), q in zip(problem.inputs.groups, proposals, strict=True):
+        for i, position in enumerate(positions):
+            log_q += q.log_probs[0, i, p.index_of(problem.tokens[:, position])]
+    return log_q
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 5.0])
@@ -53,10 +67,41 @@ def test_a_wrong_weight_would_be_seen() -> None:
     proposals, others = (tilted(problem.inputs, rows, slope, t) for t in (1.0, 1.2))
     batch = draw(problem.inputs, proposals, all_outcomes(problem, proposals))
     other = draw(problem.inputs, others, all_outcomes(problem, others))
-    log_q = batch.log_prob - batch.log_weight
+    assert torch.equal(batch.tokens, other.tokens)
     hit = problem.output == 8
-    wrong = float((log_q + other.log_weight).exp()[0, hit].sum())
+    wrong = float((log_prob_of(problem, proposals) + other.log_weight[0]).exp()[hit].sum())
     assert abs(wrong / problem.exact(8) - 1) > 0.01
+
+
+def test_scores_are_averaged_with_fading_weights() -> None:
+    """After three batches: (g3 + α·g2 + α²·g1)/(1 + α + α²), g the mean gradient of a batch."""
+    problem, alpha = enumerated(6), 0.6
+    run = Run(Job(problem.model, problem.inputs, (ls.TokenIs(8),), 1), ITGIS(alpha=alpha), 32)
+    seen, evaluator = [], run.evaluator
+
+    def watched(*arguments: Any, **options: Any) -> Evaluation:
+        seen.append(evaluator(*arguments, **options))
+        return seen[-1]
+
+    watched.decide = evaluator.decide  # type: ignore[attr-defined]
+    run.evaluator = watched  # type: ignore[assignment]
+    for _ in range(3):
+        run.step()
+    g1, g2, g3 = (found.gradient.mean(0)[1:] for found in seen)  # the first position is fixed
+    expected = (g3 + alpha * g2 + alpha**2 * g1) / (1 + alpha + alpha**2)
+    assert torch.allclose((run.numerator / run.denominator)[0, 1:], expected, atol=1e-12)
+    assert not torch.allclose(g3, expected, atol=1e-3)
+
+
+def test_batches_of_any_size_agree() -> None:
+    problem = enumerated(6)
+    sizes = [
+        summarise(replicate(problem, 8, ITGIS(batch=batch), 512, 100), problem.exact(8))
+        for batch in (8, 64)
+    ]
+    small, large = sizes
+    assert abs(small.mean - large.mean) < 4 * math.hypot(small.error, large.error)
+    assert small.spread != large.spread
 
 
 def test_the_first_batch_comes_from_the_inputs_themselves() -> None:

@@ -17,8 +17,14 @@ from longshot.events import TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution
 from longshot.methods import pairs
 from longshot.methods.pairs import Pairs, Split, Strongest, acceptance_intervals, count_pairs, split
-from longshot.methods.qld import NO_INTERIOR, NO_PAIR, NOT_RARE, share, strongest
-from longshot.methods.shortest import Region, column
+from longshot.methods.qld import NO_INTERIOR, NO_PAIR, NOT_RARE, QLD, Shared, share, strongest
+from longshot.methods.shortest import (
+    Region,
+    column,
+    conditional_mean,
+    random_constraint_projection,
+    shortest_vector,
+)
 from longshot.models import Model
 from tests.methods.test_qld import everything, unknown
 from tests.toys import toy_model, toy_tokenizer
@@ -95,6 +101,62 @@ def test_the_screen_changes_nothing(
         # The negative control: a bound that is too low leaves out rivals that matter.
         differs += count(tops[0]._replace(others=tops[0].others - 5)) != exact
     assert differs >= 3
+
+
+def vector(
+    direction: str, region: Region, u: Tensor, inward: Tensor, generator: torch.Generator
+) -> Tensor:
+    """The direction of that name, as `shortest.py` finds it."""
+    if direction == "projection":
+        return random_constraint_projection(region, 200, generator)
+    return u if direction == "shortest" else conditional_mean(region, u, inward, 40, generator)
+
+
+def count(region: Region, shared: Shared, d: Tensor) -> int:
+    """Pairs along a direction, without what saves work."""
+    parts = split(region, shared.whitened.u, d / d.norm())
+    intervals = acceptance_intervals(region, parts, everything(N), shared.top)
+    return count_pairs(parts.a, intervals).inside
+
+
+@pytest.mark.parametrize("direction", ["shortest", "projection", "conditional-mean"])
+def test_pairs_are_counted_along_the_direction_that_is_named(
+    model: Model, inputs: ProductInputs, direction: str
+) -> None:
+    """The count along the vector that `shortest.py` finds is the method's, and only that one."""
+    settings = {"direction": direction, "repetitions": 200, "sweeps": 40}
+    method = QLD(**settings)  # type: ignore[arg-type]
+    differs = 0
+    for target in range(VOCAB):
+        job = Job(model, inputs, (TokenIs(target),), N)
+        shared = share(job, method.epsilon)
+        region = Region(shared.whitened.A, shared.rows, shared.mean_logits, target)
+        u = shortest_vector(region)
+        if u is None or not u.any() or (inward := region.inward(u)) is None:
+            continue
+        generator = job.generator("qld", job.events[0])
+        d = vector(direction, region, u, inward, generator)
+        assert run(model, inputs, target, **settings).statistics["pairs"] == count(
+            region, shared, d
+        )
+        differs += count(region, shared, d) != count(region, shared, column(region))
+    assert differs >= 3
+
+
+def test_dependent_halves_are_doubted() -> None:
+    """One scale for all of an activation: where one part is far out, so is the other."""
+    generator = torch.Generator().manual_seed(0)
+    model, vocab = Scales(vocab=30, width=4, generator=generator), 30
+    wide = TokenDistribution.from_weights(range(vocab), torch.ones(vocab))
+    inputs = ProductInputs("scales", [wide, wide, wide])
+    whole = Model("scales", model, toy_tokenizer(vocab), 8)
+    answers = ls.estimate_many(whole, inputs, range(vocab), method="qld", budget=2**12)
+    doubted = [answer for answer in answers if "are dependent" in str(answer.warnings)]
+    assert doubted
+    for answer in doubted:
+        z = max(abs(answer.statistics["level_z"]), abs(answer.statistics["spread_z"]))
+        assert z > 3
+    assert len(doubted) < len(answers)
 
 
 @pytest.mark.parametrize("direction", ["shortest", "projection", "column", "conditional-mean"])
@@ -224,6 +286,26 @@ class HashNetwork:
 
     def backward_macs(self, positions: int) -> int:
         return self._mix.numel()
+
+
+class Scales:
+    """Gaussian directions times a scale that the last token alone decides: tails come together."""
+
+    def __init__(self, vocab: int, width: int, generator: torch.Generator) -> None:
+        self.embedding = torch.randn(vocab, width, generator=generator)
+        self.unembedding = torch.randn(width, vocab, generator=generator)
+        self.unembedding_bias = torch.randn(vocab, generator=generator)
+        self._scale = torch.linspace(0, 3, vocab).exp()
+
+    def activation(self, embedded: Tensor) -> Tensor:
+        last = torch.cdist(embedded[:, -1], self.embedding).argmin(1)
+        return embedded[:, :-1].sum(1) * self._scale[last, None] / 10
+
+    def macs(self, positions: int) -> int:
+        return 1
+
+    def backward_macs(self, positions: int) -> int:
+        return 1
 
 
 def test_extrapolation_is_right_where_nothing_can_be_searched() -> None:

@@ -159,8 +159,11 @@ def test_a_column_that_stands_twice_has_no_interior() -> None:
     assert u is None or twin.inward(u) is None
 
 
-def test_projection_agrees_with_the_exact_direction() -> None:
-    for region in rare_regions(2):
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_projection_agrees_with_the_exact_direction(shift: float) -> None:
+    """Also where a constant is added to all logits: leads are differences."""
+    for plain in rare_regions(2):
+        region = Region(plain.A, plain.rows, plain.mean_logits + shift, plain.target)
         u = shortest_vector(region)
         assert u is not None
         x = random_constraint_projection(region, 2000, torch.Generator().manual_seed(0))

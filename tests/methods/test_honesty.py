@@ -1,0 +1,117 @@
+"""When samplers give no interval: one row for each sentence, on both sides of its threshold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import longshot as ls
+from longshot.methods import chains, itgis
+from tests.methods.enumerable import enumerated
+
+NONE = None
+
+
+@pytest.mark.parametrize(
+    ("hits", "effective", "k", "error", "sentence"),
+    [
+        (0, 0.0, NONE, NONE, "No sample hit"),
+        (50, 9.9, 0.1, 0.3, "worth only 9.9 equal ones"),
+        (50, 10.0, 0.1, 0.3, NONE),
+        (14, 12.0, NONE, 0.3, "14 hits are too few"),
+        (50, 24.9, 0.71, 0.3, "heavy tail"),
+        (50, 24.9, 0.70, 0.3, NONE),
+        (50, 25.0, 0.71, 0.3, NONE),  # a tail that leaves half of the hits' worth does not matter
+        (50, 30.0, 0.1, NONE, "no spread"),
+    ],
+)
+def test_itgis(
+    hits: int, effective: float, k: float | None, error: float | None, sentence: str | None
+) -> None:
+    found = itgis.no_interval(hits, effective, k, error)
+    assert found is None if sentence is None else sentence in str(found)
+
+
+def walked(
+    count: int = 8, steps: int = 400, hitting: int = 8, leaving: int = 8, tail: float = 0.1
+) -> tuple[Tensor, Tensor]:
+    """Weights and hits of chains that agree, some of which never hit or never miss."""
+    generator = torch.Generator().manual_seed(0)
+    log_weight = tail * torch.randn(count, steps, generator=generator, dtype=torch.float64)
+    hit = torch.rand(count, steps, generator=generator) < 0.5
+    hit[hitting:] = False
+    hit[leaving:] = True
+    return log_weight, hit
+
+
+@pytest.mark.parametrize(
+    ("log_weight", "hit", "worst", "error", "sentence"),
+    [
+        (*walked(), 1.0, 0.1, NONE),
+        (*walked(hitting=0), 1.0, NONE, "No sample hit"),
+        (*walked(count=2), 1.0, 0.1, "needs 3 chains, not 2"),
+        (*walked(hitting=3), 1.0, 0.1, "Only 3 of 8 chains found"),
+        (*walked(hitting=4), 1.0, 0.1, NONE),
+        (*walked(leaving=3), 1.0, 0.1, "Only 3 of 8 chains left"),
+        (*walked(leaving=4), 1.0, 0.1, NONE),
+        (*walked(), math.nan, 0.1, "too short"),
+        (*walked(), 1.1, 0.1, "disagree (R-hat = 1.10"),
+        (*walked(), 1.099, 0.1, NONE),
+        (*walked(tail=3.0), 1.0, 0.1, "normaliser's weights have a heavy tail"),
+        (*walked(), 1.0, 0.51, "differ too much"),
+        (*walked(), 1.0, 0.5, NONE),
+        (*walked(), 1.0, NONE, "differ too much"),
+    ],
+)
+def test_mhis(
+    log_weight: Tensor, hit: Tensor, worst: float, error: float | None, sentence: str | None
+) -> None:
+    found = chains.no_interval(log_weight, hit, error, worst)
+    assert found is None if sentence is None else sentence in str(found)
+
+
+@pytest.mark.parametrize("part", ["scores", "hits"])
+def test_chains_that_stand_apart_disagree(part: str) -> None:
+    """In where they are, or only in how often they hit."""
+    log_weight, hit = walked()
+    assert chains.disagreement(log_weight, hit) < 1.02
+    if part == "scores":
+        log_weight[:4] += 1
+    else:
+        hit[:4] &= torch.rand(4, 400, generator=torch.Generator().manual_seed(1)) < 0.1
+    assert chains.disagreement(log_weight, hit) > 1.1
+
+
+def test_frozen_chains_are_refused_for_their_r_hat() -> None:
+    """At a low temperature chains stay where they found the target, each at its own place."""
+    problem = enumerated(6)
+    settings = {"method": "mhis", "budget": 8 * 200, "chains": 8, "temperature": 0.2}
+    refused = [
+        ls.estimate(problem.model, problem.inputs, 11, seed=seed, **settings).no_interval
+        for seed in range(8)
+    ]
+    assert any("disagree" in str(reason) for reason in refused)
+
+
+@pytest.mark.parametrize("name", ["itgis", "mhis"])
+def test_finding_nothing_is_not_called_rare(name: str) -> None:
+    problem = enumerated(6)
+    (warning,) = ls.estimate(problem.model, problem.inputs, 1, method=name, budget=96).warnings
+    assert "says nothing of how small" in warning
+
+
+def test_having_tried_everything_is_called_never() -> None:
+    problem = enumerated(6)
+    one_free = [
+        position if i == 1 else ls.TokenDistribution.fixed(int(position.support[0]))
+        for i, position in enumerate(problem.inputs.positions)
+    ]
+    inputs = ls.ProductInputs("one free", one_free)
+    answers = ls.estimate_many(problem.model, inputs, range(12), method="conditional", budget=100)
+    assert sum(answer.probability for answer in answers) == pytest.approx(1)
+    never = [answer for answer in answers if not answer.hits]
+    assert never
+    assert all("Every input was tried" in answer.warnings[0] for answer in never)
