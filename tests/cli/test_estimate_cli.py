@@ -43,6 +43,22 @@ def test_settings_and_token_ids_and_sets() -> None:
     assert answer.event == "token:84,448"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "Name a target"),
+        (["--target", "ers", "--continuation", "ers of"], "Name only one of --target"),
+        (["--target", "ers", "--within", "3"], "belong to --matches"),
+        (["--target", "ers", "--climb", "ers"], "belong to --matches"),
+        (["--target", "ers", "--set", "temperature=abc"], "should be a valid number"),
+        (["--target", "ers", "--set", "score=gop"], "should be 'logit' or 'gap', not 'gop'"),
+    ],
+)
+def test_first_mistakes(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(LongshotError, match=sentence):
+        run(*arguments)
+
+
 def test_events_beyond_one_token() -> None:
     shown = run("--continuation", "quence of", "--method", "naive")
     assert "'quence of' (" in shown

@@ -103,6 +103,47 @@ def test_failures_show_in_the_exit_code(
     assert run("score", tmp_path / "run").exit_code == 1
 
 
+TINY = """
+[inputs]
+name = "tiny"
+text = "{who} said{what}"
+[slots.who]
+choices = ["He", "She", "We", "I"]
+[slots.what]
+tokens = "starts-with-space-letters"
+repeat = 2
+"""
+
+
+def test_a_template_lies_beside_its_study_and_truth_is_where_it_is_said_to_be(
+    tmp_path: Path,
+) -> None:
+    """From another folder, too; without the truth, the sentence names what would make it."""
+    (tmp_path / "tiny.toml").write_text(TINY)
+    (tmp_path / "study.toml").write_text(
+        'name = "tiny"\nmodels = ["mini-1l"]\ninputs = ["tiny.toml"]\n'
+        "[targets]\nhigh = 1e-2\ncount = 3\n[methods.naive]\nbudget = 64\n"
+    )
+    template, store = tmp_path / "tiny.toml", tmp_path / "truth.sqlite"
+    start = ("run", tmp_path / "study.toml", "--out", tmp_path / "run")
+    with pytest.raises(LongshotError, match=f"--model mini-1l --inputs {template} --until"):
+        run(*start)
+    made = ("--model", "mini-1l", "--inputs", template, "--until", "20000 leaves")
+    assert run("truth", "make", *made, "--store", store).exit_code == 0
+    assert "3 of 3 estimates" in run(*start, "--truth", store).output
+    assert "3 of 3 estimates" in run(*start).output  # it has its targets
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longshot.cli.study.run_study", interrupt)
+    result = run("run", "--preset", "smoke", "--out", tmp_path / "run")
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.output
+
+
 def test_first_mistakes(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text(SMALL.replace("mini-1l", "mini-9l"))
     for arguments, message in (

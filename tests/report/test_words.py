@@ -38,6 +38,17 @@ def test_where_nothing_hits_nothing_beats_the_constant() -> None:
     assert said.headline.startswith("No method beats the best constant on m")
 
 
+def test_a_method_that_never_hit_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the fit it is a constant, whatever its loss."""
+    evidence = make_evidence(make_run(models=("mini-1l",), targets=40))
+    first = winner(evidence, "mini-1l", "is")
+    assert first is not None
+    monkeypatch.setattr(
+        "longshot.report.words._found_nothing", lambda evidence, model, method: method == first
+    )
+    assert winner(evidence, "mini-1l", "is") != first
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

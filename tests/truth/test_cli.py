@@ -15,6 +15,7 @@ from longshot.cli.app import app
 from longshot.errors import LongshotError
 from longshot.models.checkpoints import ZOO
 from longshot.truth.store import Store
+from longshot.truth.tables import default_store
 from tests.checkpoint_files import write_config_and_weights
 from tests.toys import toy_network
 
@@ -84,6 +85,7 @@ def test_mistakes_are_sentences(model: Path, tmp_path: Path) -> None:
     for more, reason in (
         ((), "Say when to stop"),
         (("--until", "many"), "no number of leaves"),
+        (("--until", "2**14 samples"), "counts leaves, not samples"),
         (("--minutes", "1", "--range", "x"), "no range"),
         (("--minutes", "1", "--kind", "brut"), "did you mean 'brute'"),
         (("--minutes", "1", "--engine", "rai"), "did you mean 'ray'"),
@@ -95,8 +97,37 @@ def test_mistakes_are_sentences(model: Path, tmp_path: Path) -> None:
         run("make", "--model", model, "--inputs", "hexx", "--minutes", "1", "--store", store)
     with pytest.raises(LongshotError, match="There is no truth at"):
         run("show", tmp_path / "absent")
+    with pytest.raises(LongshotError, match="There is no file"):
+        run("import", tmp_path / "absent.safetensors")
     with pytest.raises(LongshotError, match="no truth store at"):
         run("export", "--store", tmp_path / "absent")
+
+
+def test_a_small_goal_makes_no_large_shard(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was made stands beside what ships."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    store = default_store()
+    run("make", "--model", model, "--inputs", "hex", "--until", "2**12 leaves")
+    (row,) = json.loads(run("show", store, "--json"))
+    assert 2**12 <= row["leaves"] < 2**13
+    shown = json.loads(run("show", "--json"))
+    assert row in shown
+    assert len(shown) == 24 + 1
+
+
+def test_an_interruption_says_how_to_go_on(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longshot.truth.make.make_truth", interrupt)
+    arguments = ["truth", "make", "--model", model, "--inputs", "hex", "--minutes", 1]
+    result = CliRunner().invoke(app, [*map(str, arguments), "--store", str(tmp_path / "s")])
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.output
 
 
 def test_other_weights_cannot_continue_a_store(model: Path, tmp_path: Path) -> None:

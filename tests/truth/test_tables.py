@@ -67,6 +67,8 @@ def test_truth_is_loaded_from_a_table_or_a_store(tmp_path: Path) -> None:
     name = named(cell)
     with pytest.raises(LongshotError, match="longshot truth make --model toy-1 --inputs toy --unt"):
         load_truth(cell.model, cell.inputs)
+    with pytest.raises(LongshotError, match=r"--model hf:x --inputs ../my.toml --until"):
+        load_truth(cell.model, cell.inputs, asked=("hf:x", "../my.toml"))
     with pytest.raises(LongshotError, match="no table or store of truth"):
         load_truth(cell.model, cell.inputs, tmp_path / "absent")
     with Store(tmp_path / "data" / "longshot" / "truth.sqlite", create=True) as store:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated
 
@@ -40,6 +42,16 @@ def root(
 ) -> None:
     """How likely is your language model's unlikeliest output?"""
     torch.set_num_threads(threads)
+
+
+@contextmanager
+def going_on(kept: str) -> Iterator[None]:
+    """Long work that keeps what it has done: an interruption says so, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print(f"Interrupted: {kept}; the same command goes on.", soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 def run() -> None:

@@ -42,7 +42,9 @@ def estimate(
     matches: Annotated[
         str | None, typer.Option(help="Instead: this regular expression is found in its text.")
     ] = None,
-    within: Annotated[int, typer.Option(help="Tokens of the text that --matches looks at.")] = 8,
+    within: Annotated[
+        int | None, typer.Option(help="Tokens of the text that --matches looks at: 8 unless given.")
+    ] = None,
     climb: Annotated[
         list[str] | None, typer.Option(help="A text that --matches accepts, to climb towards.")
     ] = None,
@@ -63,17 +65,20 @@ def estimate(
 
     Example: [bold]longshot estimate --model mini-2l --inputs camel --target " but"[/]
     """
-    if sum(map(bool, (target, continuation, matches))) != 1:
-        raise LongshotError(
-            'Name a target, for example --target " but", or one of --continuation and --matches.'
-        )
+    given = sum(map(bool, (target, continuation, matches)))
+    if given != 1:
+        what = "only one of" if given else 'a target, for example --target " but", or one of'
+        both = "--target, --continuation and --matches" if given else "--continuation and --matches"
+        raise LongshotError(f"Name {what} {both}.")
+    if not matches and (climb or within is not None):
+        raise LongshotError("--within and --climb belong to --matches.")
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
     wanted: EventLike
     if continuation:
         wanted = Continuation(continuation)
     elif matches:
-        wanted = Matches(matches, within, climb or ())
+        wanted = Matches(matches, 8 if within is None else within, climb or ())
     else:
         tokens = target or []
         wanted = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in tokens]

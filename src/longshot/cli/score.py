@@ -162,7 +162,7 @@ def side_by_side(runs: list[Run], loss: str) -> list[dict[str, Any]]:
 
 @app.command()
 def witnesses(run: RunArgument) -> None:
-    """Print every input that produced its target, as JSON lines.
+    """Print the inputs that produced their targets, up to five an estimate, as JSON lines.
 
     Example: [bold]longshot witnesses runs/mini > witnesses.jsonl[/]
     """

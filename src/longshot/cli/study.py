@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console
+from longshot.cli.app import app, console, going_on
 from longshot.engines import Engine, make_engine
 from longshot.errors import LongshotError
 from longshot.study import Progress, Spec, Stage, load_run, preset, read_spec, run_study
@@ -34,6 +34,11 @@ AddressOption = Annotated[
     str | None, typer.Option("--address", help="A running Ray cluster: auto, or HOST:PORT.")
 ]
 
+TruthOption = Annotated[
+    Path | None,
+    typer.Option("--truth", help="A table or store of truth, instead of what ships and is made."),
+]
+
 
 @app.command()
 def run(
@@ -44,6 +49,7 @@ def run(
     engine: EngineOption = "local",
     workers: WorkersOption = 1,
     address: AddressOption = None,
+    truth: TruthOption = None,
 ) -> None:
     """Run a study; stop it at any moment and run it again to go on.
 
@@ -51,7 +57,7 @@ def run(
     """
     spec = _spec(study, preset_name)
     folder = out or Path("runs") / spec.name
-    run_with_display(spec, folder, make_engine(engine, workers, address), only=only)
+    run_with_display(spec, folder, make_engine(engine, workers, address), only=only, truth=truth)
     console.print(f"Now: longshot score {folder}", soft_wrap=True, highlight=False)
 
 
@@ -64,6 +70,7 @@ def tune(
     engine: EngineOption = "local",
     workers: WorkersOption = 1,
     address: AddressOption = None,
+    truth: TruthOption = None,
 ) -> None:
     """Find a study's temperatures, which longshot run then takes up; show what they were chosen by.
 
@@ -71,7 +78,8 @@ def tune(
     """
     spec = _spec(study, preset_name)
     folder = out or Path("runs") / spec.name
-    run_with_display(spec, folder, make_engine(engine, workers, address), ("tune",), only)
+    chosen = make_engine(engine, workers, address)
+    run_with_display(spec, folder, chosen, ("tune",), only, truth)
     table = Table("model", "inputs", "method", "temperature", "loss at each temperature")
     for (model, inputs, method), tuned in load_run(folder).tuned.items():
         curve = "  ".join(f"{t:g}: {loss:.2f}" for t, loss in tuned.curve)
@@ -91,10 +99,13 @@ def run_with_display(
     engine: Engine,
     stages: tuple[Stage, ...] = ("tune", "run"),
     only: str = "",
+    truth: Path | None = None,
 ) -> None:
-    """Run with a display; exit with 1 if something failed."""
-    with _Display() as display:
-        done = run_study(spec, folder, engine, only=only, stages=stages, on_progress=display)
+    """Run with a display; exit with 1 if something failed, with 130 if it was interrupted."""
+    with going_on(f"what is done is in {folder}"), _Display() as display:
+        done = run_study(
+            spec, folder, engine, only=only, stages=stages, truth=truth, on_progress=display
+        )
     total = sum(tally.total for tally in done.tallies.values())
     console.print(f"{total - done.failed:,} of {total:,} estimates are in {folder}", soft_wrap=True)
     if done.failed:

@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from longshot.cli.app import app, console
+from longshot.cli.app import app, console, going_on
 from longshot.engines import make_engine
 from longshot.errors import LongshotError, unknown_name
 from longshot.inputs import CATALOGUE, load_inputs
@@ -37,13 +37,20 @@ from longshot.truth.tally import KINDS, Kind
 truth = typer.Typer(help="Ground truth: the probability of every token.", no_args_is_help=True)
 app.add_typer(truth, name="truth")
 
-StoreOption = Annotated[Path | None, typer.Option("--store", help="The SQLite file of shards.")]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", help="The file of shards; ~/.local/share/longshot/truth.sqlite unless given."
+    ),
+]
 RangeOption = Annotated[
     str, typer.Option("--range", help="The probabilities of interest, LOW:HIGH.")
 ]
 WhereArgument = Annotated[
     Path | None,
-    typer.Argument(help="A store, a table or a folder of tables; the shipped ones by default."),
+    typer.Argument(
+        help="A store, a table or a folder of tables; by default what ships and what was made."
+    ),
 ]
 
 
@@ -64,6 +71,7 @@ def make(
     shard: Annotated[
         str | None, typer.Option(help="Leaves or samples in one shard: what a kill can lose.")
     ] = None,
+    corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
     store: StoreOption = None,
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     workers: Annotated[int, typer.Option(help="Processes, or Ray tasks, at a time.")] = 1,
@@ -76,12 +84,18 @@ def make(
     Example: [bold]longshot truth make --model mini-1l --inputs all --until "2**24 leaves"[/]
     """
     low, high = making.parse_range(within)
-    goal = making.Goal(
-        making.parse_count(until) if until else None, minutes, relative_error, low, high
-    )
+    leaves = making.parse_count(until) if until else None
+    goal = making.Goal(leaves, minutes, relative_error, low, high)
+    if "samples" in (until or "") and _kind(kind) == "conditional":
+        raise LongshotError(f"conditional truth counts leaves, not samples: {until!r}.")
     runner = make_engine(engine, workers, address)
-    cells = _cells(model, inputs)
-    with Store(store or default_store(), create=True) as shards, _Display() as display:
+    cells = _cells(model, inputs, corpus)
+    kept = f"all shards that were finished are in {store or default_store()}"
+    with (
+        going_on(kept),
+        Store(store or default_store(), create=True) as shards,
+        _Display() as display,
+    ):
         done = making.make_truth(
             cells,
             shards,
@@ -113,7 +127,8 @@ def show(
     if as_json:
         typer.echo(json.dumps([asdict(summary) for summary in found], indent=2))
         return
-    table = Table(*HEADER, title=f"truth in {where or SHIPPED}, range {within}")
+    places = " and ".join(map(str, _places(where)))
+    table = Table(*HEADER, title=f"truth in {places}, range {within}")
     for summary in found:
         table.add_row(*row(summary))
     console.print(table)
@@ -155,6 +170,8 @@ def import_(
 
     Example: [bold]longshot truth import frequencies32-hex.pt --model gelu-1l[/]
     """
+    if file is not None and not file.is_file():
+        raise LongshotError(f"There is no file {file}.")
     if file is not None and file.suffix == ".safetensors":
         name, shards = read_table(file)
     else:
@@ -174,7 +191,7 @@ def import_(
 @truth.command()
 def export(
     store: StoreOption = None,
-    to: Annotated[Path, typer.Option(help="The folder of tables.")] = SHIPPED,
+    to: Annotated[Path, typer.Option(help="The folder of tables.")] = Path("truth"),
 ) -> None:
     """Write each cell of a store as a small table, as the package ships them."""
     with Store(store or default_store()) as source:
@@ -185,12 +202,12 @@ def export(
             console.print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
 
-def _cells(models: str, inputs: str) -> list[Cell]:
+def _cells(models: str, inputs: str, corpus: list[str] | None) -> list[Cell]:
     """Every pair of the named models and inputs."""
     names = list(ZOO_NAMES) if models == "all" else models.split(",")
     wanted = list(CATALOGUE) if inputs == "all" else inputs.split(",")
     loaded = [load_model(name) for name in names]
-    return [Cell(model, load_inputs(name, model)) for model in loaded for name in wanted]
+    return [Cell(model, load_inputs(name, model, corpus)) for model in loaded for name in wanted]
 
 
 def _kind(name: str) -> Kind:
@@ -202,7 +219,14 @@ def _kind(name: str) -> Kind:
 
 def _summaries(where: Path | None, within: str) -> list[Summary]:
     low, high = making.parse_range(within)
-    return [summarise(truth, low, high) for truth in truths_at(where or SHIPPED)]
+    found = (truth for place in _places(where) for truth in truths_at(place))
+    return [summarise(truth, low, high) for truth in found]
+
+
+def _places(where: Path | None) -> list[Path]:
+    """Where truth is looked for: in one place, or in what ships and in the usual store."""
+    made = [default_store()] if default_store().is_file() else []
+    return [where] if where is not None else [SHIPPED, *made]
 
 
 class _Display:

@@ -11,7 +11,7 @@ from longshot.inputs.counts import Counts, load_counts
 from longshot.inputs.product import Group, PositionSummary, ProductInputs
 from longshot.inputs.template import read_template
 from longshot.inputs.tokens import TokenDistribution
-from longshot.models.base import Model
+from longshot.models import Model, load_model
 
 __all__ = [
     "CATALOGUE",
@@ -29,13 +29,14 @@ __all__ = [
 
 
 def load_inputs(
-    name_or_path: str | Path, model: Model, corpus: Corpus | None = None
+    name_or_path: str | Path, model: str | Path | Model, corpus: Corpus | None = None
 ) -> ProductInputs:
     """One of the catalogue's distributions by its name, or a template from a `.toml` file.
 
     Token frequencies are the shipped ones where the model's tokenizer is, else counted in
     `corpus`: files, `{"english": files, …}`, or `"paper"` for the paper's own texts.
     """
+    model = load_model(model)
     counts = load_counts(model.tokenizer, corpus)
     if str(name_or_path).endswith(".toml"):
         inputs = read_template(Path(name_or_path), model.tokenizer, counts)

@@ -144,8 +144,14 @@ class QLD(Method):
     sweeps: int = 32
     """Of the Gibbs sampler behind `conditional-mean`."""
 
+    def __post_init__(self) -> None:
+        require_positive(
+            self, epsilon=self.epsilon, repetitions=self.repetitions, sweeps=self.sweeps
+        )
+        if self.direction not in DIRECTIONS:
+            raise unknown_name("direction of qld", self.direction, DIRECTIONS)
+
     def estimate(self, job: Job) -> list[Estimate]:
-        self.check(job)
         shared = share(job, self.epsilon)
         estimates = []
         for done, event in enumerate(token_events(job.events), start=1):
@@ -155,11 +161,6 @@ class QLD(Method):
 
     def check(self, job: Job) -> None:
         super().check(job)
-        require_positive(
-            self, epsilon=self.epsilon, repetitions=self.repetitions, sweeps=self.sweeps
-        )
-        if self.direction not in DIRECTIONS:
-            raise unknown_name("direction of qld", self.direction, DIRECTIONS)
         for event in token_events(job.events):
             if len(event.tokens) > 1:
                 raise LongshotError(

@@ -44,10 +44,20 @@ def answer(evidence: Evidence, loss: LossName = "is") -> Answer:
 def winner(
     evidence: Evidence, model: str, loss: LossName, inputs: Sequence[str] | None = None
 ) -> str | None:
-    """The method of the lowest mean loss on a model, among those that ran on all of it."""
-    means = {m: evidence.over_inputs(model, m, loss, inputs) for m in evidence.methods}
+    """The method of the lowest mean loss on a model, among those that ran on all of it.
+
+    One that never hit is a constant after the fit, and no candidate.
+    """
+    found = [m for m in evidence.methods if not _found_nothing(evidence, model, m)]
+    candidates = found or evidence.methods
+    means = {m: evidence.over_inputs(model, m, loss, inputs) for m in candidates}
     whole = {m: mean.value for m, mean in means.items() if mean.is_whole}
     return min(whole, key=lambda m: whole[m] or 0.0) if whole else None
+
+
+def _found_nothing(evidence: Evidence, model: str, method: str) -> bool:
+    outcomes = [evidence.outcome(*cell, method) for cell in evidence.run.cells if cell[0] == model]
+    return all(outcome is None or outcome.score.zeros == 1 for outcome in outcomes)
 
 
 def cell_winner(evidence: Evidence, model: str, inputs: str, loss: LossName) -> str | None:

@@ -40,13 +40,19 @@ def run_study(
     *,
     only: str = "",
     stages: Sequence[Stage] = STAGES,
+    truth: Path | None = None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Progress:
-    """Add to the run in `folder` what of the study it does not hold yet."""
+    """Add to the run in `folder` what of the study it does not hold yet.
+
+    Targets are chosen by the shipped truth and what `longshot truth make` has made, or by the table
+    or store `truth`.
+    """
     selection = Selection.parse(only, spec)
     with _alone(folder), RunStore(folder / FILE, create=True) as store:
         _same_study(store, spec)
-        study = _Study(spec, store, _load_cells(spec, store, selection), selection)
+        cells = _load_cells(spec, store, selection, truth)
+        study = _Study(spec, store, cells, selection, truth)
         if "run" in stages:
             study.choose_targets("run")
         study.choose_targets("tune")
@@ -71,6 +77,7 @@ class _Study:
     store: RunStore
     cells: list[Cell]
     selection: Selection
+    truth: Path | None
     targets: dict[tuple[Stage, int], Chosen] = field(default_factory=dict)
 
     def choose_targets(self, stage: Stage) -> None:
@@ -88,7 +95,7 @@ class _Study:
     def _choose(self, stage: Stage, cell: Cell) -> Chosen:
         wanted = self.spec.targets if stage == "run" else self.spec.tuning
         assert wanted is not None
-        truth = load_truth(cell.model, cell.inputs)
+        truth = load_truth(cell.model, cell.inputs, self.truth)
         picked = pick_targets(
             truth, wanted.low, wanted.high, wanted.count, self.spec.seed, wanted.relative_error
         )
@@ -197,7 +204,9 @@ class _Study:
                 progress.finished(batch, rows, 0.0)
 
 
-def _load_cells(spec: Spec, store: RunStore, selection: Selection) -> list[Cell]:
+def _load_cells(
+    spec: Spec, store: RunStore, selection: Selection, truth: Path | None
+) -> list[Cell]:
     """The selected cells, all of them before anything runs."""
     cells = []
     for name in (name for name in spec.models if selection.has("model", name)):
@@ -205,8 +214,10 @@ def _load_cells(spec: Spec, store: RunStore, selection: Selection) -> list[Cell]
             model = load_model(name)
         for inputs_name in (name for name in spec.inputs if selection.has("inputs", name)):
             with spec.blaming("inputs"):
-                inputs = load_inputs(inputs_name, model, spec.corpus)
-                load_truth(model, inputs)  # or there is nothing to choose targets from
+                place = spec.beside(inputs_name)
+                inputs = load_inputs(place, model, spec.corpus)
+                if store.chosen("run", name, inputs_name) is None:  # or it has its targets
+                    load_truth(model, inputs, truth, asked=(name, place))
             store.claim(name, inputs_name, (model.fingerprint, inputs.fingerprint))
             cells.append(Cell(name, inputs_name, model, inputs))
     return cells

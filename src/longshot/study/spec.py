@@ -157,6 +157,11 @@ class Spec(_Table):
         except LongshotError as error:
             self._reader.refuse(path, str(error))
 
+    def beside(self, inputs: str) -> str:
+        """A template's path, which a study's file gives from where it lies."""
+        here = Path(self._reader.where).parent / inputs
+        return str(here) if inputs.endswith(".toml") and here.is_file() else inputs
+
     def make_method(self, label: str, temperature: float | None) -> Method:
         """A label's method, with its tuned temperature if it has one."""
         settings = self.methods[label].settings

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from longshot.errors import LongshotError
 from longshot.truth.result import Truth
-from longshot.truth.shards import Cell, Runner
+from longshot.truth.shards import SHARD_LEAVES, Cell, Runner
 from longshot.truth.store import CellName, Store
 from longshot.truth.tables import cell_name
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally
@@ -167,6 +167,8 @@ def make_truth(
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Fill the store until every cell has reached the goal or the time is up."""
+    if shard_leaves is None and goal.leaves is not None:  # a small goal needs no large shard
+        shard_leaves = min(SHARD_LEAVES[kind], math.ceil(goal.leaves / 2))
     growing = [
         Growing(
             cell,

@@ -50,7 +50,8 @@ def same_cell(asked: CellName, found: CellName, where: Path) -> None:
         if ours != theirs:
             raise LongshotError(
                 f"{where} holds truth for a different version of the {kind} "
-                f"(fingerprint {theirs}, not {ours}); it cannot be used or continued for this one."
+                f"(fingerprint {theirs}, not {ours}); it cannot be used or continued for this one. "
+                "Give the changed one another name, or its truth another file."
             )
 
 

@@ -48,13 +48,19 @@ def table_path(cell: CellName, folder: Path | None = None) -> Path:
 
 
 def load_truth(
-    model: str | Path | Model, inputs: str | Path | ProductInputs, source: Path | None = None
+    model: str | Path | Model,
+    inputs: str | Path | ProductInputs,
+    source: Path | None = None,
+    *,
+    asked: tuple[str, str] | None = None,
 ) -> Truth:
     """Every token's probability when `model` reads `inputs`, with its standard error.
 
     From the shipped table or, where there is none, from the store that `longshot truth make`
-    fills; `source` names another table or store.
+    fills; `source` names another table or store. `asked` is what the command line calls the two,
+    where they are given as objects.
     """
+    names = asked or tuple(x if isinstance(x, str | Path) else x.name for x in (model, inputs))
     model = load_model(model)
     if not isinstance(inputs, ProductInputs):
         inputs = load_inputs(inputs, model)
@@ -69,7 +75,7 @@ def load_truth(
     place = f" --store {source}" if source else ""
     raise LongshotError(
         f"There is no truth of {cell}{f' in {source}' if source else ''}; make it with: "
-        f'longshot truth make --model {cell.model} --inputs {cell.inputs} --until "2**24 leaves"'
+        f'longshot truth make --model {names[0]} --inputs {names[1]} --until "2**24 leaves"'
         f"{place}"
     )
 
