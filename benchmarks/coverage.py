@@ -18,6 +18,7 @@ from longshot.models.checkpoints import ZOO_NAMES
 from longshot.numerics import log_interval
 
 BUDGETS = {1024: 8, 8192: 2}  # and how many seeds
+TIMES = {"mini-1l": 5}  # the calls that pay for as many prefixes: one layer's are cheap
 TARGETS = 40
 NOISE = 0.08  # the largest relative error of a truth that can judge
 CHOSEN_ON = {
@@ -34,7 +35,8 @@ def main(console: Console) -> None:
         chosen = (name, inputs) in CHOSEN_ON
         judged[chosen] = [a + b for a, b in zip(judged[chosen], counts, strict=True)]
         label = f"{inputs}*" if chosen else inputs
-        table.add_row(name, label, str(budget), str(counts[0]), *shares(counts))
+        calls = str(budget * TIMES.get(name, 1))
+        table.add_row(name, label, calls, str(counts[0]), *shares(counts))
     for chosen, counts in judged.items():
         table.add_row(
             "all", "with *" if chosen else "without *", "", str(counts[0]), *shares(counts)
@@ -55,10 +57,10 @@ def count(name: str, inputs_name: str, budget: int) -> list[int]:
     known = (truth.standard_error < NOISE * p) & (p > 3e-6) & (p < 3e-2)
     tokens = known.nonzero()[:, 0]
     tokens = tokens[torch.linspace(0, len(tokens) - 1, min(TARGETS, len(tokens))).long()]
-    found = [0, 0, 0]
+    found, calls = [0, 0, 0], budget * TIMES.get(name, 1)
     for seed in range(BUDGETS[budget]):
         runs = ls.estimate_many(
-            model, inputs, tokens.tolist(), method="conditional", budget=budget, seed=seed
+            model, inputs, tokens.tolist(), method="conditional", budget=calls, seed=seed
         )
         for token, run in zip(tokens.tolist(), runs, strict=True):
             if run.interval is not None and run.standard_error:
