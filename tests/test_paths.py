@@ -48,7 +48,7 @@ def test_the_score_is_the_smallest_gap_and_positive_exactly_on_hits(path: tuple[
     gap = evaluator.decide(problem.tokens, found.activation, owner)
     assert torch.equal(gap > 0, known.is_path(*path))
     torch.testing.assert_close(gap[gap > 0], found.score[gap > 0])
-    forwards, backwards, _ = evaluator.cost(0, problem.inputs.length, 0, 0)
+    forwards, backwards, _ = evaluator.cost(0)
     assert (forwards, backwards) == (len(path) * len(owner), 0)
 
 
@@ -63,7 +63,7 @@ def test_of_several_texts_the_best_counts_and_shared_steps_run_once() -> None:
     owner = torch.zeros(len(problem.tokens), dtype=torch.int64)
     score = evaluator(problem.tokens, owner).score
     torch.testing.assert_close(score, torch.stack([forced_score(t) for t in texts]).amax(0))
-    assert evaluator.cost(0, 6, 0, 0).forwards == 4 * len(owner)
+    assert evaluator.cost(0).forwards == 4 * len(owner)
 
 
 @pytest.mark.parametrize("texts", [[(7,)], [(1, 8)], [(7, 5, 1)], [(7, 5, 1), (1, 8), (4,)]])
