@@ -85,15 +85,12 @@ def test_chains_that_stand_apart_disagree(part: str) -> None:
     assert chains.disagreement(log_weight, hit) > 1.1
 
 
-def test_frozen_chains_are_refused_for_their_r_hat() -> None:
+def test_slow_chains_are_refused_for_their_r_hat() -> None:
     """At a low temperature chains stay where they found the target, each at its own place."""
-    problem = enumerated(6)
-    settings = {"method": "mhis", "budget": 8 * 200, "chains": 8, "temperature": 0.2}
-    refused = [
-        ls.estimate(problem.model, problem.inputs, 11, seed=seed, **settings).no_interval
-        for seed in range(8)
-    ]
-    assert any("disagree" in str(reason) for reason in refused)
+    problem, settings = enumerated(6), {"budget": 8 * 80, "chains": 8, "temperature": 0.4}
+    answer = ls.estimate(problem.model, problem.inputs, 8, method="mhis", seed=1, **settings)
+    assert answer.statistics["r_hat"] > 1.1
+    assert "The chains disagree" in str(answer.no_interval)
 
 
 @pytest.mark.parametrize("name", ["itgis", "mhis"])
