@@ -29,7 +29,7 @@ def runs(target: int, count: int, budget: int = BUDGET) -> list[ls.Estimate]:
 
 
 def test_the_mean_is_right_and_the_intervals_cover() -> None:
-    """200 runs: a mean within 5 errors, coverage of 88 to 99% (98.7% of 400 at a quarter of it)."""
+    """200 runs: a mean within 5 errors, coverage of 88 to 99%."""
     problem = enumerated(1)
     (target,) = problem.targets(0.05, 0.1)
     exact, found = problem.exact(target), runs(target, 200, budget=4 * BUDGET)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
+from dataclasses import replace
+
 import pytest
 
 from longshot.report.evidence import gather
@@ -38,15 +42,19 @@ def test_where_nothing_hits_nothing_beats_the_constant() -> None:
     assert said.headline.startswith("No method beats the best constant on m")
 
 
-def test_a_method_that_never_hit_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the fit it is a constant, whatever its loss."""
-    evidence = make_evidence(make_run(models=("mini-1l",), targets=40))
-    first = winner(evidence, "mini-1l", "is")
-    assert first is not None
-    monkeypatch.setattr(
-        "longshot.report.words._found_nothing", lambda evidence, model, method: method == first
-    )
-    assert winner(evidence, "mini-1l", "is") != first
+def test_a_method_that_never_hit_is_no_candidate() -> None:
+    """After the fit it is a constant, and here that is better than what the other says."""
+    run = make_run(("m",), ("hex",), ("naive", "itgis"), 12)
+    guess = random.Random(1)
+    rows = []
+    for row in run.rows:
+        assert row.estimate is not None
+        log_p = -math.inf if row.key.method == "naive" else guess.gauss(-12, 3)
+        rows.append(replace(row, estimate=replace(row.estimate, log_probability=log_p)))
+    evidence = gather(replace(run, rows=tuple(rows)))
+    naive, itgis = (evidence.over_inputs("m", m, "is").value or 0 for m in ("naive", "itgis"))
+    assert naive < itgis
+    assert winner(evidence, "m", "is") == "itgis"
 
 
 @pytest.mark.parametrize(
