@@ -165,7 +165,7 @@ class Run:
         gap = self.evaluator.decide(rows, evaluation.activation, self.owner)
         assert evaluation.gradient is not None
         gradient = evaluation.gradient.reshape(targets, self.batch, *rows.shape[1:], -1)
-        self.numerator = gradient.double().mean(1) + self.settings.alpha * self.numerator
+        self.numerator = gradient.mean(1) + self.settings.alpha * self.numerator
         self.denominator = 1 + self.settings.alpha * self.denominator
 
         gap = gap.reshape(targets, self.batch)

@@ -3,12 +3,15 @@
 Each half of a layer is a function of the residual stream that also gives its pullback: what takes
 the gradient of its output to that of its input. Weights are constants here.
 
-    x ↦ y = x + W_O·Σ_j a_j·v_j,    a = softmax_j(q·k_j/√d),    q, k, v = W_Q·n, W_K·n, W_V·n
-    x ↦ y = x + W_out·GELU(W_in·n),                             n = LN(x)
+    x ↦ y = x + W_O·Σ_j a_j·v_j,    a = softmax_j(q·k_j),    q, k, v = W_Q·n/√d, W_K·n, W_V·n
+    x ↦ y = x + W_out·GELU(W_in·n),                          n = LN(x)
 
 In the last layer only the last position asks, so keys and values need not be made: its scores are
 (W_Kᵀ·q)·n_j and what it reads is W_V·Σ_j a_j·n_j. (A key's bias is the same for all j, which the
 softmax does not see; the weights a sum to 1, so a value's bias is added once.)
+
+The stream is [rows·position, width], position by position of each row. On small networks a good
+part of the time is spent between products, so there are few operations and no views to spare.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu
 
 if TYPE_CHECKING:
-    from longshot.models.gelu import Block, GeluTransformer, LayerNorm
+    from longshot.models.gelu import Attention, Block, GeluTransformer, LayerNorm
 
 Pullback = Callable[[Tensor], Tensor]
 Half = Callable[[Tensor], tuple[Tensor, Pullback]]
@@ -47,41 +50,45 @@ class LastActivation(torch.autograd.Function):
         memory: Memory,
         start: int,
     ) -> Float[Tensor, "rows width"]:
-        ctx.pullbacks = []
-        for half in _halves(network, memory, start):
-            x, pullback = half(x)
+        ctx.shape, ctx.pullbacks = x.shape, []
+        stream = x.flatten(0, 1)
+        for half in _halves(network, memory, start, start + x.shape[1]):
+            stream, pullback = half(stream)
             if ctx.needs_input_grad[0]:
                 ctx.pullbacks.append(pullback)
-        return x[:, 0]
+        return stream
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: Any, gradient: Float[Tensor, "rows width"]
     ) -> tuple[Tensor, None, None, None]:
-        gradient = gradient[:, None]
         for pullback in reversed(ctx.pullbacks):
             gradient = pullback(gradient)
-        return gradient, None, None, None
+        return gradient.view(ctx.shape), None, None, None
 
 
-def _halves(network: GeluTransformer, memory: Memory, start: int) -> Iterator[Half]:
+def _halves(network: GeluTransformer, memory: Memory, start: int, end: int) -> Iterator[Half]:
     """What the residual stream goes through, in order; the last layer keeps its last position."""
+    future = memory[0].new_full((end, end - start), -math.inf).tril(-1 - start)  # [key, query]
     for block, known in zip(network.blocks, memory, strict=True):
-        attend = _attend_last if block is network.blocks[-1] else _attend
-        yield partial(attend, block, known, start)
+        if block is network.blocks[-1]:
+            yield partial(_attend_last, block, known, start, end)
+        else:
+            yield partial(_attend, block, known, future)
         if block.has_mlp:
             yield partial(_mlp, block)
     yield partial(_normalise, network.norm_final)
 
 
 def _normalise(norm: LayerNorm, x: Tensor) -> tuple[Tensor, Pullback]:
-    shape, gain, bias = norm.weight.shape, norm.weight, norm.bias
+    gain, bias = norm.weight, norm.bias
+    shape = gain.shape
     y, mean, scale = torch.native_layer_norm(x, shape, gain, bias, norm.epsilon)
 
     def pullback(g: Tensor) -> Tensor:
         only_x = [True, False, False]
-        back = torch.ops.aten.native_layer_norm_backward
+        back = torch.ops.aten.native_layer_norm_backward.default
         out: Tensor = back(g, x, shape, mean, scale, gain, bias, only_x)[0]
         return out
 
@@ -89,85 +96,105 @@ def _normalise(norm: LayerNorm, x: Tensor) -> tuple[Tensor, Pullback]:
 
 
 def _mlp(block: Block, x: Tensor) -> tuple[Tensor, Pullback]:
-    normed, through_norm = _normalise(block.norm_mlp, x)
-    inner, outer = block.mlp_in, block.mlp_out
-    z = linear(normed, inner.weight, inner.bias)
-    y = linear(gelu(z), outer.weight, outer.bias).add_(x)
+    n, through_norm = _normalise(block.norm_mlp, x)
+    w_in, w_out = block.mlp_in.weight, block.mlp_out.weight
+    z = torch.addmm(block.mlp_in.bias, n, w_in.mT)
+    y = torch.addmm(block.mlp_out.bias, gelu(z), w_out.mT).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
-        at_z = g @ outer.weight
-        torch.ops.aten.gelu_backward(at_z, z, grad_input=at_z)
-        return through_norm(at_z @ inner.weight).add_(g)
+        at_z = torch.mm(g, w_out)
+        torch.ops.aten.gelu_backward.grad_input(at_z, z, grad_input=at_z)
+        return through_norm(torch.mm(at_z, w_in)).add_(g)
 
     return y, pullback
 
 
-def _attend(block: Block, memory: Tensor, start: int, x: Tensor) -> tuple[Tensor, Pullback]:
+def _attend(block: Block, memory: Tensor, future: Tensor, x: Tensor) -> tuple[Tensor, Pullback]:
     n, through_norm = _normalise(block.norm_attention, x)
-    layer, end = block.attention, start + x.shape[1]
-    heads, query, key_value, output = layer.heads, layer.query, layer.key_value, layer.output
-    q = _split(linear(n, query.weight, query.bias), 1, heads).flatten(0, 2)
-    memory[..., start:end, :] = _split(linear(n, key_value.weight, key_value.bias), 2, heads)
-    k, v = (part[..., :end, :].flatten(0, 1) for part in memory)
-    scale = 1 / math.sqrt(q.shape[-1])
-    future = q.new_full((end, end - start), -math.inf).tril(-1 - start)
-    a = torch.baddbmm(future, k, q.mT, alpha=scale).softmax(1)  # a column for each query
+    layer, heads = block.attention, block.attention.heads
+    end, tail = future.shape
+    start, w_o = end - tail, layer.output.weight
+    weight, bias = _joined(layer)
+    qkv = _split(torch.addmm(bias, n, weight.mT), tail, 3, heads)
+    q = qkv[0].flatten(0, 1)
+    memory[..., start:end, :] = qkv[1:]
+    k, v = memory[..., :end, :].flatten(1, 2)
+    a = torch.baddbmm(future, k, q.mT).softmax(1)  # a column for each query
     mixed = _merge(torch.bmm(a.mT, v)[None], heads)
-    y = linear(mixed, output.weight, output.bias).add_(x)
+    y = torch.addmm(layer.output.bias, mixed, w_o.mT).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
-        at_mixed = _split(g @ output.weight, 1, heads).flatten(0, 2)
+        at_mixed = _split(torch.mm(g, w_o), tail, 1, heads)[0].flatten(0, 1)
         at_a = torch.bmm(v, at_mixed.mT)
-        at_scores = torch._softmax_backward_data(at_a, a, 1, a.dtype).mul_(scale)
-        at_q = _merge(torch.bmm(at_scores.mT, k)[None], heads)
-        at_kv = q.new_empty(2, *q.shape)
-        torch.bmm(at_scores[:, start:], q, out=at_kv[0])
-        torch.bmm(a[:, start:], at_mixed, out=at_kv[1])
-        at_n = (_merge(at_kv, heads) @ key_value.weight).add_(at_q @ query.weight)
-        return through_norm(at_n).add_(g)
+        at_scores = torch._softmax_backward_data(at_a, a, 1, a.dtype)
+        at_qkv = q.new_empty(3, *q.shape)
+        torch.bmm(at_scores.mT, k, out=at_qkv[0])
+        torch.bmm(at_scores[:, start:], q, out=at_qkv[1])
+        torch.bmm(a[:, start:], at_mixed, out=at_qkv[2])
+        return through_norm(torch.mm(_merge(at_qkv, heads), weight)).add_(g)
 
     return y, pullback
 
 
-def _attend_last(block: Block, memory: Tensor, start: int, x: Tensor) -> tuple[Tensor, Pullback]:
+def _attend_last(
+    block: Block, memory: Tensor, start: int, end: int, x: Tensor
+) -> tuple[Tensor, Pullback]:
     n, through_norm = _normalise(block.norm_attention, x)
-    layer, end = block.attention, start + x.shape[1]
-    heads, query, key_value, output = layer.heads, layer.query, layer.key_value, layer.output
-    w_k, w_v = key_value.weight.unflatten(0, (2, heads, -1))  # [head, head_width, width]
-    memory[0, :, 0, start:end] = n
+    layer, heads, last = (
+        block.attention,
+        block.attention.heads,
+        slice(end - start - 1, None, end - start),
+    )
+    inner, w_o = layer.query.weight.shape[0], layer.output.weight
+    weight, bias = _joined(layer)
+    w_q, (w_k, w_v) = (
+        weight[:inner],
+        weight[inner:].unflatten(0, (2, heads, -1)),
+    )  # [head, _, width]
+    memory[0, :, 0, start:end] = n.view(-1, end - start, n.shape[1])
     seen = memory[0, :, 0, :end]
-    q = linear(n[:, -1], query.weight, query.bias).unflatten(1, (heads, -1)).transpose(0, 1)
-    scale = 1 / math.sqrt(q.shape[-1])
+    q = torch.addmm(bias[:inner], n[last], w_q.mT).unflatten(1, (heads, -1)).transpose(0, 1)
     u = torch.bmm(q, w_k).transpose(0, 1).contiguous()  # W_Kᵀ·q: [rows, head, width]
-    a = torch.bmm(u, seen.mT).mul_(scale).softmax(-1)
+    a = torch.bmm(u, seen.mT).softmax(-1)
     read = torch.bmm(a, seen).transpose(0, 1)
     mixed = torch.bmm(read, w_v.mT).transpose(0, 1).flatten(1)
-    mixed += key_value.bias.unflatten(0, (2, -1))[1]
-    y = linear(mixed, output.weight, output.bias)[:, None].add_(x[:, -1:])
+    mixed += bias[-inner:]
+    y = torch.addmm(layer.output.bias, mixed, w_o.mT).add_(x[last])
 
     def pullback(g: Tensor) -> Tensor:
-        at_mixed = (g[:, 0] @ output.weight).unflatten(1, (heads, -1)).transpose(0, 1)
+        at_mixed = torch.mm(g, w_o).unflatten(1, (heads, -1)).transpose(0, 1)
         at_read = torch.bmm(at_mixed, w_v).transpose(0, 1).contiguous()
         at_a = torch.bmm(at_read, seen.mT)
-        at_scores = torch._softmax_backward_data(at_a, a, -1, a.dtype).mul_(scale)
+        at_scores = torch._softmax_backward_data(at_a, a, -1, a.dtype)
         at_u = torch.bmm(at_scores, seen).transpose(0, 1)
         at_q = torch.bmm(at_u, w_k.mT).transpose(0, 1).flatten(1)
         at_n = torch.bmm(a[..., start:].mT, at_read)
-        at_n = torch.baddbmm(at_n, at_scores[..., start:].mT, u)
-        at_n[:, -1] += at_q @ query.weight
+        at_n = torch.baddbmm(at_n, at_scores[..., start:].mT, u).flatten(0, 1)
+        at_n[last] += torch.mm(at_q, w_q)
         at_x = through_norm(at_n)
-        at_x[:, -1:] += g
+        at_x[last] += g
         return at_x
 
     return y, pullback
 
 
-def _split(x: Tensor, parts: int, heads: int) -> Float[Tensor, "part rows head position width"]:
-    """[rows, position, part·head·width] to [part, rows, head, position, width], a view."""
-    return x.reshape(*x.shape[:2], parts, heads, -1).permute(2, 0, 3, 1, 4)
+def _joined(layer: Attention) -> tuple[Tensor, Tensor]:
+    """Weights and biases of queries, keys and values in one, the scores' scale in the queries'."""
+    query, key_value = layer.query, layer.key_value
+    scale = math.sqrt(layer.heads / len(query.bias))
+    weight = torch.cat([query.weight * scale, key_value.weight])
+    return weight, torch.cat([query.bias * scale, key_value.bias])
 
 
-def _merge(x: Tensor, heads: int) -> Float[Tensor, "rows position parts_heads_width"]:
-    """[part, rows·head, position, width] to [rows, position, part·head·width]."""
-    by_head = x.reshape(len(x), -1, heads, *x.shape[2:])
-    return by_head.permute(1, 3, 0, 2, 4).flatten(2)
+def _split(
+    x: Tensor, positions: int, parts: int, heads: int
+) -> Float[Tensor, "part rows head position width"]:
+    """[rows·position, part·head·width] to [part, rows, head, position, width], a view."""
+    return x.view(-1, positions, parts, heads, x.shape[1] // (parts * heads)).permute(2, 0, 3, 1, 4)
+
+
+def _merge(x: Tensor, heads: int) -> Float[Tensor, "rows_position parts_heads_width"]:
+    """[part, rows·head, position, width] to [rows·position, part·head·width]."""
+    parts, _, positions, width = x.shape
+    by_head = x.view(parts, -1, heads, positions, width).permute(1, 3, 0, 2, 4)
+    return by_head.reshape(-1, parts * heads * width)
