@@ -140,25 +140,19 @@ def _attend_last(
     block: Block, memory: Tensor, start: int, end: int, x: Tensor
 ) -> tuple[Tensor, Pullback]:
     n, through_norm = _normalise(block.norm_attention, x)
-    layer, heads, last = (
-        block.attention,
-        block.attention.heads,
-        slice(end - start - 1, None, end - start),
-    )
-    inner, w_o = layer.query.weight.shape[0], layer.output.weight
-    weight, bias = _joined(layer)
-    w_q, (w_k, w_v) = (
-        weight[:inner],
-        weight[inner:].unflatten(0, (2, heads, -1)),
-    )  # [head, _, width]
-    memory[0, :, 0, start:end] = n.view(-1, end - start, n.shape[1])
+    layer, heads, tail = block.attention, block.attention.heads, end - start
+    query, w_o, last = layer.query, layer.output.weight, slice(tail - 1, None, tail)
+    w_k, w_v = layer.key_value.weight.unflatten(0, (2, heads, -1))  # [head, head_width, width]
+    scale = _scale(layer)
+    memory[0, :, 0, start:end] = n.view(-1, tail, n.shape[1])
     seen = memory[0, :, 0, :end]
-    q = torch.addmm(bias[:inner], n[last], w_q.mT).unflatten(1, (heads, -1)).transpose(0, 1)
+    q = torch.addmm(query.bias, n[last], query.weight.mT).mul_(scale)
+    q = q.unflatten(1, (heads, -1)).transpose(0, 1)
     u = torch.bmm(q, w_k).transpose(0, 1).contiguous()  # W_Kᵀ·q: [rows, head, width]
     a = torch.bmm(u, seen.mT).softmax(-1)
     read = torch.bmm(a, seen).transpose(0, 1)
     mixed = torch.bmm(read, w_v.mT).transpose(0, 1).flatten(1)
-    mixed += bias[-inner:]
+    mixed += layer.key_value.bias.unflatten(0, (2, -1))[1]
     y = torch.addmm(layer.output.bias, mixed, w_o.mT).add_(x[last])
 
     def pullback(g: Tensor) -> Tensor:
@@ -170,7 +164,7 @@ def _attend_last(
         at_q = torch.bmm(at_u, w_k.mT).transpose(0, 1).flatten(1)
         at_n = torch.bmm(a[..., start:].mT, at_read)
         at_n = torch.baddbmm(at_n, at_scores[..., start:].mT, u).flatten(0, 1)
-        at_n[last] += torch.mm(at_q, w_q)
+        at_n[last] += torch.mm(at_q.mul_(scale), query.weight)
         at_x = through_norm(at_n)
         at_x[last] += g
         return at_x
@@ -180,10 +174,13 @@ def _attend_last(
 
 def _joined(layer: Attention) -> tuple[Tensor, Tensor]:
     """Weights and biases of queries, keys and values in one, the scores' scale in the queries'."""
-    query, key_value = layer.query, layer.key_value
-    scale = math.sqrt(layer.heads / len(query.bias))
+    query, key_value, scale = layer.query, layer.key_value, _scale(layer)
     weight = torch.cat([query.weight * scale, key_value.weight])
     return weight, torch.cat([query.bias * scale, key_value.bias])
+
+
+def _scale(layer: Attention) -> float:
+    return math.sqrt(layer.heads / len(layer.query.bias))
 
 
 def _split(
