@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from longshot.cli import main  # noqa: F401 - puts the commands on the app
+from longshot.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -62,11 +66,8 @@ def test_commands_exist() -> None:
         command = words[1:3] if words[1] in ("truth", "inputs") else words[1:2]
         name = " ".join(word for word in command if re.fullmatch(r"[a-z]+", word))
         if name not in known:
-            helped = subprocess.run(
-                [sys.executable, "-m", "longshot.cli.main", *name.split(), "--help"],
-                capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"},
-            )  # fmt: skip
-            assert helped.returncode == 0, line
-            known[name] = helped.stdout
+            helped = CliRunner().invoke(app, [*name.split(), "--help"], terminal_width=200)
+            assert helped.exit_code == 0, line
+            known[name] = helped.output
         for option in re.findall(r"(?<= )--[a-z-]+", line):
             assert option in known[name], line
