@@ -29,25 +29,22 @@ def runs_of(
 
 
 def test_itgis_is_unbiased_and_its_intervals_cover() -> None:
-    """50 runs on each target: |z| < 4 (false alarm 6e-5 each), coverage of at least 88% in all."""
+    """50 runs on each target: |z| < 4 (false alarm 6e-5 each), coverage of 88 to 99% in all."""
     enough = given = covered = 0
     for target in TARGETS:
         runs, exact, error = runs_of(ITGIS(), target, budget=1024, count=50)
         assert abs(runs.mean - exact) < 4 * math.hypot(runs.error, error)
-        enough, given, covered = (
-            enough + runs.enough,
-            given + runs.given,
-            covered + runs.covered,
-        )
-    assert covered >= 0.88 * given
+        enough, given = enough + runs.enough, given + runs.given
+        covered += runs.covered
     assert given >= 0.6 * enough
+    assert 0.88 <= covered / given <= 0.99
 
 
 def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
     """Chains of 256 steps over 32 positions have not mixed, and they say so."""
     runs, exact, _ = runs_of(MHIS(temperature=1.0, chains=8), "quence", 8 * 256, count=10)
     assert runs.enough >= 8
-    assert runs.covered >= 0.88 * runs.given
+    assert not runs.given
     assert abs(math.log(runs.mean / exact)) > math.log(3)  # which is why
 
 
