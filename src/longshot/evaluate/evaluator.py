@@ -146,13 +146,14 @@ class Evaluator:
             with torch.set_grad_enabled(gradient):
                 embedded = self.model.embed(block).requires_grad_(gradient)
                 own = None if known is None else known.rows(here.start, len(filled))
-                activation = self._activation(embedded, own).to(dtype)
-                direction, offset = self._direction(activation.detach(), owners)
-                objective = (activation * direction).sum(1) + offset
+                activation = self._activation(embedded, own)
+            at = activation.detach().to(dtype)
+            direction, offset = self._direction(at, owners)
             if slopes is not None:
-                (slope,) = torch.autograd.grad(objective.sum(), embedded)
+                along = direction.to(activation.dtype)
+                (slope,) = torch.autograd.grad(activation, embedded, along)
                 slopes[here, since:] = slope[:count]
-            score[here], v[here] = objective.detach()[:count], activation.detach()[:count]
+            score[here], v[here] = ((at * direction).sum(1) + offset)[:count], at[:count]
             if self.score_kind == "gap":
                 self.decider.count(owner[here])
 
