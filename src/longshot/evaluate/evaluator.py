@@ -145,7 +145,7 @@ class Evaluator:
             block, owners = tokens[filled, since:], owner[filled]
             with torch.set_grad_enabled(gradient):
                 embedded = self.model.embed(block).requires_grad_(gradient)
-                own = None if known is None else known.rows(here.start, len(filled))
+                own = None if known is None else known.rows(here.start, len(block))
                 activation = self._activation(embedded, own)
             at = activation.detach().to(dtype)
             direction, offset = self._direction(at, owners)
@@ -243,11 +243,13 @@ def fixed_beginning(inputs: ProductInputs | None) -> Int[Tensor, "1 prefix"]:
     return torch.tensor([[int(d.support[0]) for d in inputs.positions[:end]]], dtype=torch.int64)
 
 
-def _filled_up(here: slice, model: Model, positions: int) -> Int[Tensor, " filled"]:
+def _filled_up(here: slice, model: Model, positions: int) -> slice | Int[Tensor, " filled"]:
     """The rows of a slice, then a few times its first, up to a multiple of the grain."""
-    network = model.network
+    count, network = here.stop - here.start, model.network
+    if count % GRAIN == 0:
+        return here
     fit = network.rows(positions) if isinstance(network, SizedNetwork) else GRAIN
-    missing = -(here.stop - here.start) % min(GRAIN, fit)
+    missing = -count % min(GRAIN, fit)
     rows = torch.arange(here.start, here.stop)
     return torch.cat([rows, rows[:1].expand(missing)])
 

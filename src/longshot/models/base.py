@@ -83,20 +83,19 @@ def in_blocks(
 
     Where the memory does not suffice, the same rows are tried again in smaller slices.
     """
-    start = 0
+    sized, start = network if isinstance(network, SizedNetwork) else None, 0
     while start < count:
-        size = network.rows(positions) if isinstance(network, SizedNetwork) else most
-        size = min(size, count - start)
+        size = min(most if sized is None else sized.rows(positions), count - start)
         try:
             run(slice(start, start + size))
         except (RuntimeError, MemoryError) as error:
-            if not isinstance(network, SizedNetwork) or not _is_out_of_memory(error):
+            if sized is None or not _is_out_of_memory(error):
                 raise
             if size == 1:
                 raise LongshotError(
                     f"The memory does not suffice for one input of {positions} tokens."
                 ) from error
-            network.limit_rows(size // 2)
+            sized.limit_rows(size // 2)
             warnings.warn(
                 f"The memory did not suffice for {size} inputs at once; going on with {size // 2}.",
                 stacklevel=2,
