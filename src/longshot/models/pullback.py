@@ -11,7 +11,8 @@ In the last layer only the last position asks, so keys and values need not be ma
 softmax does not see; the weights a sum to 1, so a value's bias is added once.)
 
 The stream is [rows·position, width], position by position of each row. On small networks a good
-part of the time is spent between products, so there are few operations and no views to spare.
+part of the time is spent between products, so there are few operations and no views to spare, and
+what is not kept is dropped at once: the next tensor takes its place in the cache.
 """
 
 from __future__ import annotations
@@ -118,19 +119,19 @@ def _attend(block: Block, memory: Tensor, future: Tensor, x: Tensor) -> tuple[Te
     qkv = _split(torch.addmm(bias, n, weight.mT), tail, 3, heads)
     q = qkv[0].flatten(0, 1)
     memory[..., start:end, :] = qkv[1:]
+    del n, qkv
     k, v = memory[..., :end, :].flatten(1, 2)
     a = torch.baddbmm(future, k, q.mT).softmax(1)  # a column for each query
-    mixed = _merge(torch.bmm(a.mT, v)[None], heads)
-    y = torch.addmm(layer.output.bias, mixed, w_o.mT).add_(x)
+    y = torch.addmm(layer.output.bias, _merge(torch.bmm(a.mT, v)[None], heads), w_o.mT).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
         at_mixed = _split(torch.mm(g, w_o), tail, 1, heads)[0].flatten(0, 1)
-        at_a = torch.bmm(v, at_mixed.mT)
-        at_scores = torch._softmax_backward_data(at_a, a, 1, a.dtype)
+        at_scores = torch._softmax_backward_data(torch.bmm(v, at_mixed.mT), a, 1, a.dtype)
         at_qkv = q.new_empty(3, *q.shape)
         torch.bmm(at_scores.mT, k, out=at_qkv[0])
         torch.bmm(at_scores[:, start:], q, out=at_qkv[1])
         torch.bmm(a[:, start:], at_mixed, out=at_qkv[2])
+        del at_scores, at_mixed
         return through_norm(torch.mm(_merge(at_qkv, heads), weight)).add_(g)
 
     return y, pullback
