@@ -1,7 +1,7 @@
 """The run-time type checker of the tests: beartype, with an int allowed where a float is.
 
-Functions inside functions go unchecked: they are made anew at every call, and beartype would spend
-a millisecond on each of them, which is most of a small model's time.
+Functions inside functions go unchecked: they are made anew at every call, and beartype would
+compile a check of each of them every time.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import embedding
+from torch.nn import functional
 
 from longshot.errors import LongshotError
 from longshot.models.tokenizer import Tokenizer
@@ -152,7 +152,7 @@ class Model:
         return self.embedding.device
 
     def embed(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position width"]:
-        return embedding(tokens.to(self.device), self.embedding)
+        return functional.embedding(tokens.to(self.device), self.embedding)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -181,6 +181,7 @@ def _joined(layer: Attention) -> tuple[Tensor, Tensor]:
 
 
 def _scale(layer: Attention) -> float:
+    """1/√d, d the width of a head."""
     return math.sqrt(layer.heads / len(layer.query.bias))
 
 
