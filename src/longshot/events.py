@@ -275,7 +275,9 @@ def _as_token(value: object, model: Model) -> int:
         except LongshotError as error:
             if not several:
                 raise
-            raise LongshotError(f"{error} All of them in a row: Continuation({value!r}).") from None
+            raise LongshotError(
+                f"{error} All of them in a row: Continuation({value!r}), in a shell --continuation."
+            ) from None
     try:
         if not isinstance(value, bool):
             return operator.index(value)  # type: ignore[arg-type]

@@ -47,6 +47,7 @@ def test_settings_and_token_ids_and_sets() -> None:
     ("arguments", "sentence"),
     [
         ([], "Name a target"),
+        (["--target", "quences"], "is 2 tokens: .* in a shell --continuation"),
         (["--target", "ers", "--continuation", "ers of"], "Name only one of --target"),
         (["--target", "ers", "--within", "3"], "belong to --matches"),
         (["--target", "ers", "--climb", "ers"], "belong to --matches"),
