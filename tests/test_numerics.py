@@ -16,9 +16,11 @@ from longshot.numerics import (
     effective_sample_size,
     log_interval,
     log_mean,
+    log_sum_distinct,
     pareto_k,
     r_hat,
     relative_error,
+    row_keys,
 )
 
 unhurried = settings(deadline=None)  # a shared machine stalls now and then
@@ -258,3 +260,17 @@ def test_a_generator_is_the_same_in_every_process_and_leaves_the_global_one_alon
 @given(st.integers(-(2**70), 2**70))
 def test_any_whole_number_is_a_seed(seed: int) -> None:
     assert first(seed) == first(seed) != first(seed + 1)
+
+
+def test_equal_rows_are_counted_once() -> None:
+    rows = torch.tensor([[1, 2, 3], [3, 2, 1], [1, 2, 3], [1, 2, 4], [0, 0, 0], [3, 2, 1]])
+    log_p = tensor([0.1, 0.2, 0.1, 0.3, 0.05, 0.2]).log()
+    keys = row_keys(rows)
+    assert len(set(keys.tolist())) == 4
+    assert math.exp(log_sum_distinct(keys, log_p)) == pytest.approx(0.65)
+
+
+def test_many_rows_have_as_many_keys() -> None:
+    """Neighbours too: all triples of 64 tokens."""
+    tokens = torch.arange(64)
+    assert len(row_keys(torch.cartesian_prod(tokens, tokens, tokens)).unique()) == 64**3

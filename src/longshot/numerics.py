@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from functools import cache
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from scipy import special, stats
 from torch import Tensor
 
@@ -46,6 +47,23 @@ def log_mean(log_values: Float64[Tensor, " n"]) -> float:
     """log of the mean of exp(log_values); −inf when all are."""
     _refuse_nan(log_values)
     return float(torch.logsumexp(log_values, 0)) - math.log(len(log_values))
+
+
+def row_keys(rows: Int64[Tensor, "rows n"]) -> Int64[Tensor, " rows"]:
+    """A 64-bit number for each row: equal rows have equal ones and others, chance aside, not."""
+    return (rows * _factors(rows.shape[1])).sum(1)  # modulo 2⁶⁴
+
+
+@cache
+def _factors(count: int) -> Int64[Tensor, " count"]:
+    generator = derived_generator(0, "row keys")
+    return torch.randint(-(2**63), 2**63 - 1, (count,), generator=generator)
+
+
+def log_sum_distinct(keys: Int64[Tensor, " n"], log_values: Float64[Tensor, " n"]) -> float:
+    """log Σ exp(log_values) with each key counted once; equal keys have equal values."""
+    distinct, index = keys.unique(return_inverse=True)
+    return float(log_values.new_empty(len(distinct)).index_put_((index,), log_values).logsumexp(0))
 
 
 def relative_error(log_values: Float64[Tensor, " n"]) -> float | None:
@@ -124,15 +142,17 @@ def log_interval(
     *,
     upward: float = 1.0,
     downward: float = 1.0,
+    above: float = 0.0,
     level: float = LEVEL,
 ) -> tuple[float, float]:
     """Student's interval on the log scale, where a skewed positive mean is nearly normal.
 
     `upward` and `downward` stretch its halves: `upward` for means that are more often too low than
-    too high, `downward` for those that are looked at only because they are high.
+    too high, `downward` for those that are looked at only because they are high. `above` is added
+    to the upper end, for what the relative error does not know of.
     """
     reach = float(stats.t.ppf((1 + level) / 2, max(freedom, 1.0))) * relative_error
-    low, high = log_mean - downward * reach, log_mean + upward * reach
+    low, high = log_mean - downward * reach, log_mean + upward * reach + above
     return math.exp(min(low, 0.0)), math.exp(min(high, 0.0))
 
 

@@ -54,8 +54,8 @@ def no_interval(
         return f"Only {without} of {chains} chains left the target: nothing tells the normaliser."
     if math.isnan(worst):
         return "The chains are too short to be compared with each other."
-    if not worst < 1.1:
-        return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.1)."
+    if not worst < 1.05:
+        return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.05)."
     k = pareto_k(log_weight.flatten())
     if k is not None and k > 0.7:
         return f"The normaliser's weights have a heavy tail (Pareto k = {k:.2f} > 0.7)."

@@ -20,6 +20,12 @@ error, whatever the proposals did. Weights with a heavy tail make a mean that is
 with a standard error that is too small at the same time, so the interval reaches further up by the
 factor 1 + 2k, k the shape of the tail: a rule found on `mini-1l`, held by the tests there and on
 enumerable toys.
+
+**Narrow proposals.** The colder, the fewer inputs q reaches; hits beyond them are missed, with no
+sign of it in the spread of z. Two things tell. The weight p/q of all samples, hit or not, has the
+mean 1: where the tilted batches average m < 1, q has missed part of p, and the upper end is divided
+by ∛m (the power was chosen on the study's tuning targets). And the inputs that were found to hit
+bound the truth, Pr[M(x) = t] ≥ Σ p(x) over those: a lower estimate is refuted.
 """
 
 from __future__ import annotations
@@ -43,8 +49,10 @@ from longshot.numerics import (
     effective_sample_size,
     log_interval,
     log_mean,
+    log_sum_distinct,
     pareto_k,
     relative_error,
+    row_keys,
 )
 
 ROWS = 4096  # inputs in hand at once, so that many targets do not exhaust the memory
@@ -148,6 +156,7 @@ class Run:
         self.log_z: list[Tensor] = []
         self.log_weight: list[Tensor] = []
         self.found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
+        self.hits: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
 
     def step(self) -> None:
         """Draw a batch from q^(j−1), record z, and refine the score to s^(j)."""
@@ -173,8 +182,10 @@ class Run:
         self.log_weight.append(log_weight)
         most = min(WITNESSES, self.batch)
         for i in (gap > 0).any(1).nonzero()[:, 0].tolist():
-            likeliest = log_prob[i].masked_fill(gap[i] <= 0, -math.inf).topk(most).indices
-            kept = likeliest[gap[i, likeliest] > 0]
+            hit = gap[i] > 0
+            self.hits[i].append((row_keys(tokens[i, hit]), log_prob[i, hit]))
+            likeliest = log_prob[i].masked_fill(~hit, -math.inf).topk(most).indices
+            kept = likeliest[hit[likeliest]]
             self.found[i].append((tokens[i, kept], gap[i, kept]))
 
     def answer(self, i: int, seconds: float) -> Estimate:
@@ -187,14 +198,17 @@ class Run:
         log_probability = min(log_mean(log_z), 0.0)  # an average of weights may pass 1
         error = relative_error(log_z)
         size, k = effective_sample_size(log_z), pareto_k(log_z[hit])
-        reason = no_interval(hits, size, k, error)
+        log_mean_weight = log_mean(log_weight[self.batch :]) if n > self.batch else 0.0
+        found = [torch.cat(pieces) for pieces in zip(*self.hits[i], strict=True)]
+        log_found = log_sum_distinct(*found) if found else -math.inf
+        reason = no_interval(hits, size, k, error) or refuted(log_probability, log_found)
         return self.settings.answer(
             job,
             event,
             log_probability=log_probability,
             standard_error=None if error is None else error * math.exp(log_probability),
             interval=(
-                log_interval(log_probability, error, size - 1, upward=1 + 2 * max(k, 0.0))
+                interval(log_probability, error, size, k, log_mean_weight)
                 if error is not None and k is not None and not reason
                 else None
             ),
@@ -205,7 +219,7 @@ class Run:
             pareto_k=k,
             near_ties=int(self.evaluator.near_ties[i]),
             witnesses=best_witnesses(Problem(job.model, job.inputs, event), self.found[i]),
-            statistics={"mean_weight": math.exp(log_mean(log_weight))},
+            statistics={"mean_weight": math.exp(log_mean_weight)},
             warnings=() if hits else (NEVER_FOUND,),
             cost=self.cost(i, seconds),
         )
@@ -216,6 +230,24 @@ class Run:
         groups, width = self.job.inputs.groups, self.job.model.width
         scores = width * sum(len(group.positions) * group.distribution.size for group in groups)
         return Cost(forwards, backwards, macs + len(self.log_z) * scores, seconds)
+
+
+def interval(
+    log_probability: float, error: float, effective: float, k: float, log_mean_weight: float
+) -> tuple[float, float]:
+    """Student's, whose upper half allows for heavy weights and for inputs that q misses."""
+    upward, above = 1 + 2 * max(k, 0.0), max(-log_mean_weight, 0.0) / 3
+    return log_interval(log_probability, error, effective - 1, upward=upward, above=above)
+
+
+def refuted(log_probability: float, log_found: float) -> str | None:
+    """A sentence when the inputs that are known to hit are more probable than the estimate."""
+    if log_found <= log_probability:
+        return None
+    return (
+        f"The inputs found to hit are alone more probable ({math.exp(log_found):.1e}) than the "
+        "estimate: the proposals have narrowed to a few of them."
+    )
 
 
 def no_interval(hits: int, effective: float, k: float | None, error: float | None) -> str | None:

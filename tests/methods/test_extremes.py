@@ -1,0 +1,118 @@
+"""Temperatures and logits out of all measure: the right answer, or a sentence that says why not."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import pytest
+
+import longshot as ls
+from longshot.methods.itgis import ITGIS
+from longshot.methods.mhis import MHIS
+from longshot.models.gelu import GeluTransformer
+from longshot.numerics import log_interval
+from tests.methods.enumerable import Enumerated, enumerated
+from tests.methods.replicas import Replicas, replicate, summarise
+
+BUDGET = {ITGIS: 768, MHIS: 1024}
+
+
+def louder(problem: Enumerated, times: float) -> Enumerated:
+    """The same outputs from logits that are so many times larger."""
+    network = copy.deepcopy(problem.model.network)
+    assert isinstance(network, GeluTransformer)
+    network.unembedding.mul_(times)
+    network.unembedding_bias.mul_(times)
+    return problem._replace(model=dataclasses.replace(problem.model, network=network))
+
+
+def coverage(
+    method: ls.Method, times: float = 1.0, *, toys: Sequence[int] = (1, 2, 6), count: int = 10
+) -> tuple[int, int, int]:
+    """Of so many runs on some targets of each toy: with 30 hits, with an interval, covering."""
+    enough = given = covered = 0
+    for seed in toys:
+        problem = louder(enumerated(seed), times)
+        targets = problem.targets(1e-3, 0.5)
+        for target in targets[:1] if isinstance(method, MHIS) else targets:
+            runs = replicate(problem, target, method, BUDGET[type(method)], count)
+            assert all(run.log_probability <= 0 for run in runs)  # not NaN either
+            assert all(math.isfinite(run.effective_sample_size or 0) for run in runs)
+            assert all("\n" not in (run.no_interval or "") for run in runs)
+            found = summarise(runs, problem.exact(target))
+            enough, given = enough + found.enough, given + found.given
+            covered += found.covered
+    return enough, given, covered
+
+
+@pytest.mark.parametrize(("temperature", "times"), [(0.01, 1), (100, 1), (0.01, 1e4), (100, 1e4)])
+@pytest.mark.parametrize("method", [ITGIS(), MHIS(chains=8)], ids=["itgis", "mhis"])
+def test_an_interval_that_is_given_covers(
+    method: ITGIS | MHIS, temperature: float, times: float
+) -> None:
+    method = dataclasses.replace(method, temperature=temperature)
+    enough, given, covered = coverage(method, times)
+    assert enough >= 10
+    assert covered >= 0.88 * given
+    if temperature > times:  # hot: hardly tilted, so there is no reason to withhold one
+        assert given >= 0.6 * enough
+
+
+def test_only_the_inputs_that_were_found_refute_a_cold_estimate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control: without that rule intervals are given, and they are wrong."""
+    monkeypatch.setattr("longshot.methods.itgis.refuted", lambda *_: None)
+    _, given, covered = coverage(ITGIS(temperature=0.01), count=30)
+    assert given >= 8
+    assert covered < 0.5 * given
+
+
+@pytest.mark.long
+def test_an_interval_covers_at_every_temperature() -> None:
+    """All together: toys of 1,225 inputs are the worst case for proposals that narrow."""
+    for method in (ITGIS(), MHIS(chains=8)):
+        total = [0, 0, 0]
+        for temperature in (0.03, 0.1, 0.3, 1.0, 3.0):
+            cold = dataclasses.replace(method, temperature=temperature)
+            found = coverage(cold, toys=range(1, 7), count=20)
+            print(f"{method.name} at {temperature}: {found} with 30 hits, given, covering")
+            total = [a + b for a, b in zip(total, found, strict=True)]
+            assert found[2] >= 0.8 * found[1]
+        assert 0.88 * total[1] <= total[2] <= 0.99 * total[1]
+
+
+def test_the_sentence_tells_what_the_inputs_found_are_worth() -> None:
+    problem = enumerated(6)
+    method = ITGIS(temperature=0.01)
+    reasons = [run.no_interval or "" for run in replicate(problem, 8, method, 768, 40)]
+    refuted = [reason for reason in reasons if "alone more probable" in reason]
+    assert len(refuted) >= 3
+    for reason in refuted:
+        assert float(reason.split("(")[1].split(")")[0]) < problem.exact(8)  # a lower bound
+
+
+def test_cold_proposals_reach_further_up_on_a_trained_model() -> None:
+    """Without the allowance for what q misses, the same intervals cover less: the control."""
+    model = ls.load_model("mini-1l")
+    inputs = ls.load_inputs("hex", model)
+    truth, given, covered, before = ls.load_truth(model, inputs), 0, 0, 0
+    known = (truth.standard_error < 0.05 * truth.probability) & (truth.probability > 1e-3)
+    for token in known.nonzero()[:6, 0].tolist():
+        exact = float(truth.probability[token])
+        job = Replicas(model, inputs, (ls.TokenIs(token),) * 16, 1024)
+        for run in ITGIS(temperature=0.3).estimate(job):
+            if run.interval is None or run.standard_error is None or run.pareto_k is None:
+                continue
+            error, size = run.standard_error / run.probability, run.effective_sample_size or 0
+            upward = 1 + 2 * max(run.pareto_k, 0)
+            low, high = log_interval(run.log_probability, error, size - 1, upward=upward)
+            given += 1
+            covered += run.interval[0] <= exact <= run.interval[1]
+            before += low <= exact <= high
+    print(f"{given} intervals, {covered} cover, {before} would without the allowance")
+    assert given >= 30
+    assert before < 0.88 * given <= covered
