@@ -3,6 +3,10 @@
 Both run on the same model, inputs and targets. A step of ours serves one target or sixteen; the
 ratio is per target. At the paper's shape the model has random weights: speed does not depend on
 them, and hits are as rare as in the paper.
+
+On a small model much of the literal version's time is page faults of its one-hots. An allocator
+that keeps what is freed takes them away, and with them half of the ratio there: compare
+`MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000 python -m benchmarks samplers`.
 """
 
 from __future__ import annotations

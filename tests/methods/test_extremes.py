@@ -85,6 +85,14 @@ def test_an_interval_covers_at_every_temperature() -> None:
         assert 0.88 * total[1] <= total[2] <= 0.99 * total[1]
 
 
+def test_a_set_of_inputs_that_was_seen_whole_refutes_nothing() -> None:
+    """Then every other estimate lies below the sum of what was found, by chance."""
+    problem = enumerated(6)
+    method = ITGIS(temperature=3.0, batch=512)
+    runs = replicate(problem, 11, method, 2**14, 20)
+    assert sum(run.interval is not None for run in runs) >= 18
+
+
 def test_the_sentence_tells_what_the_inputs_found_are_worth() -> None:
     problem = enumerated(6)
     method = ITGIS(temperature=0.01)

@@ -25,7 +25,8 @@ enumerable toys.
 sign of it in the spread of z. Two things tell. The weight p/q of all samples, hit or not, has the
 mean 1: where the tilted batches average m < 1, q has missed part of p, and the upper end is divided
 by ∛m (the power was chosen on the study's tuning targets). And the inputs that were found to hit
-bound the truth, Pr[M(x) = t] ≥ Σ p(x) over those: a lower estimate is refuted.
+bound the truth, Pr[M(x) = t] ≥ Σ p(x) over those: a lower estimate is refuted, unless nearly all
+inputs were reached (m > ½) and chance, two standard errors of it, accounts for the difference.
 """
 
 from __future__ import annotations
@@ -201,7 +202,8 @@ class Run:
         log_mean_weight = log_mean(log_weight[self.batch :]) if n > self.batch else 0.0
         found = [torch.cat(pieces) for pieces in zip(*self.hits[i], strict=True)]
         log_found = log_sum_distinct(*found) if found else -math.inf
-        reason = no_interval(hits, size, k, error) or refuted(log_probability, log_found)
+        chance = 2 * (error or 0.0) if log_mean_weight > math.log(0.5) else 0.0
+        reason = no_interval(hits, size, k, error) or refuted(log_probability + chance, log_found)
         return self.settings.answer(
             job,
             event,
@@ -241,7 +243,7 @@ def interval(
 
 
 def refuted(log_probability: float, log_found: float) -> str | None:
-    """A sentence when the inputs that are known to hit are more probable than the estimate."""
+    """A sentence when the inputs that are known to hit are more probable than that."""
     if log_found <= log_probability:
         return None
     return (
