@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class LongshotError(Exception):
@@ -19,6 +20,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> LongshotError:
     else:
         hint = f"known: {', '.join(known)}."
     return LongshotError(f"There is no {kind} named {name!r}; {hint}")
+
+
+def read_text(kind: str, path: Path) -> str:
+    """A user's file of UTF-8 text, or the sentence that says why it cannot be read."""
+    try:
+        return path.expanduser().read_bytes().decode()
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise LongshotError(f"The {kind} {path} cannot be read: {reason}.") from error
 
 
 def first_line(error: Exception) -> str:

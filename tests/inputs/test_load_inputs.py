@@ -36,7 +36,7 @@ def test_a_corpus_changes_the_law(
     ("name", "said"),
     [
         ("enlish", "did you mean 'english'"),
-        ("nowhere.toml", "template nowhere.toml cannot be read"),
+        ("nowhere.toml", r"template nowhere.toml cannot be read: No such file or directory\."),
         ("a\0.toml", "cannot be read"),
     ],
 )

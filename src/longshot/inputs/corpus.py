@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from longshot.errors import LongshotError, first_line, unknown_name
+from longshot.errors import LongshotError, first_line, read_text, unknown_name
 
 LANGUAGES = ("english", "python", "spanish")
 PAPER = {
@@ -36,13 +36,12 @@ class TextFile:
             with self.path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise LongshotError(f"The text {self.path} cannot be read: {error}.") from error
+            raise LongshotError(
+                f"The text {self.path} cannot be read: {error.strerror or error}."
+            ) from error
 
     def documents(self, documents: int) -> Iterator[str]:
-        try:
-            yield self.path.read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise LongshotError(f"The text {self.path} cannot be read: {error}.") from error
+        yield read_text("text", self.path)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from longshot.errors import LongshotError, unknown_name
+from longshot.errors import LongshotError, read_text, unknown_name
 from longshot.inputs.classes import CLASSES, class_tokens
 from longshot.inputs.corpus import LANGUAGES
 from longshot.inputs.counts import Counts
@@ -44,11 +44,7 @@ _PIECE = re.compile(r"\{\{|\}\}|\{(?P<slot>[^{}]*)\}|(?P<lone>[{}])|[^{}]+")
 
 def read_template(path: Path, tokenizer: Tokenizer, counts: Counts) -> ProductInputs:
     """The distribution that a template file describes."""
-    try:
-        source = path.expanduser().read_bytes().decode()
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
-        raise LongshotError(f"The template {path} cannot be read: {error}.") from error
-    return parse_template(source, str(path), tokenizer, counts)
+    return parse_template(read_text("template", path), str(path), tokenizer, counts)
 
 
 def parse_template(source: str, where: str, tokenizer: Tokenizer, counts: Counts) -> ProductInputs:

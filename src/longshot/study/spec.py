@@ -47,7 +47,7 @@ from pydantic import (
     ValidationError,
 )
 
-from longshot.errors import LongshotError, unknown_name
+from longshot.errors import LongshotError, read_text, unknown_name
 from longshot.inputs.toml_lines import KeyPath, key_name, line_of
 from longshot.methods import METHODS, Method, make_method
 from longshot.methods.base import complaint, settings_table
@@ -172,12 +172,7 @@ class Spec(_Table):
 
 def read_spec(path: Path) -> Spec:
     """A study from its file."""
-    try:
-        source = path.expanduser().read_bytes().decode()
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise LongshotError(f"The study {path} cannot be read: {reason}.") from error
-    return parse_spec(source, str(path))
+    return parse_spec(read_text("study", path), str(path))
 
 
 def preset(name: str) -> Spec:
