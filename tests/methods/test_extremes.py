@@ -93,6 +93,15 @@ def test_a_set_of_inputs_that_was_seen_whole_refutes_nothing() -> None:
     assert sum(run.interval is not None for run in runs) >= 18
 
 
+def test_the_mean_weight_leaves_out_the_first_batch() -> None:
+    """Its weights are 1 whatever comes later, which would hide that q has narrowed to one input."""
+    problem = louder(enumerated(6), 1e4)
+    runs = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 4 * 64, 10)
+    assert sum(run.statistics["mean_weight"] < 0.01 for run in runs) >= 5
+    alone = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 64, 1)
+    assert alone[0].statistics["mean_weight"] == 1
+
+
 def test_the_sentence_tells_what_the_inputs_found_are_worth() -> None:
     problem = enumerated(6)
     method = ITGIS(temperature=0.01)
