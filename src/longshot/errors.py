@@ -27,7 +27,9 @@ def read_text(kind: str, path: Path) -> str:
     try:
         return path.expanduser().read_bytes().decode()
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        reason = getattr(error, "strerror", None) or error
+        if isinstance(error, UnicodeDecodeError):
+            reason = "it is not UTF-8 text"
         raise LongshotError(f"The {kind} {path} cannot be read: {reason}.") from error
 
 

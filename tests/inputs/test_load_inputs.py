@@ -37,7 +37,7 @@ def test_a_corpus_changes_the_law(
     [
         ("enlish", "did you mean 'english'"),
         ("nowhere.toml", r"template nowhere.toml cannot be read: No such file or directory\."),
-        ("a\0.toml", "cannot be read"),
+        ("a\0.toml", "cannot be read: embedded null byte"),
     ],
 )
 def test_what_is_not_there(model: Model, name: str, said: str) -> None:
