@@ -2,8 +2,8 @@
 
 How far conditional sampling's are stretched was chosen on the cells with a star: four of mini-1l,
 and mini-2l when two forms were compared. No other cell was looked at. ITGIS's allowance for narrow
-proposals was chosen on the tuning targets of the `mini` study, 1024 calls each on all cells; here
-the tokens are others or the same, the seeds others.
+proposals was chosen on the tuning targets of the `mini` study, 1024 calls each on all cells; some
+of the tokens here may be among them, but the samples are new.
 """
 
 from __future__ import annotations

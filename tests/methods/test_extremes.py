@@ -77,8 +77,8 @@ def test_an_interval_covers_at_every_temperature() -> None:
     for method in (ITGIS(), MHIS(chains=8)):
         total = [0, 0, 0]
         for temperature in (0.03, 0.1, 0.3, 1.0, 3.0):
-            cold = dataclasses.replace(method, temperature=temperature)
-            found = coverage(cold, toys=range(1, 7), count=20)
+            tempered = dataclasses.replace(method, temperature=temperature)
+            found = coverage(tempered, toys=range(1, 7), count=20)
             print(f"{method.name} at {temperature}: {found} with 30 hits, given, covering")
             total = [a + b for a, b in zip(total, found, strict=True)]
             assert found[2] >= 0.8 * found[1]

@@ -35,6 +35,22 @@ def test_itgis(
     assert found is None if sentence is None else sentence in str(found)
 
 
+@pytest.mark.parametrize(
+    ("mean_weight", "found", "is_refuted"),
+    [
+        (0.5, 1.001, True),
+        (0.5, 0.999, False),
+        (0.51, 1.49, False),  # nearly all was reached, and two errors of 0.2 account for it
+        (0.51, 1.50, True),
+    ],
+)
+def test_itgis_against_what_it_found(mean_weight: float, found: float, is_refuted: bool) -> None:
+    log_p = math.log(1e-3)
+    sentence = itgis.refuted(log_p, 0.2, math.log(mean_weight), log_p + math.log(found))
+    assert (sentence is not None) == is_refuted
+    assert sentence is None or f"({found * 1e-3:.1e})" in sentence
+
+
 def walked(
     count: int = 8, steps: int = 400, hitting: int = 8, leaving: int = 8, tail: float = 0.1
 ) -> tuple[Tensor, Tensor]:

@@ -202,8 +202,9 @@ class Run:
         log_mean_weight = log_mean(log_weight[self.batch :]) if n > self.batch else 0.0
         found = [torch.cat(pieces) for pieces in zip(*self.hits[i], strict=True)]
         log_found = log_sum_distinct(*found) if found else -math.inf
-        chance = 2 * (error or 0.0) if log_mean_weight > math.log(0.5) else 0.0
-        reason = no_interval(hits, size, k, error) or refuted(log_probability + chance, log_found)
+        reason = no_interval(hits, size, k, error) or refuted(
+            log_probability, error or 0.0, log_mean_weight, log_found
+        )
         return self.settings.answer(
             job,
             event,
@@ -242,9 +243,12 @@ def interval(
     return log_interval(log_probability, error, effective - 1, upward=upward, above=above)
 
 
-def refuted(log_probability: float, log_found: float) -> str | None:
-    """A sentence when the inputs that are known to hit are more probable than that."""
-    if log_found <= log_probability:
+def refuted(
+    log_probability: float, error: float, log_mean_weight: float, log_found: float
+) -> str | None:
+    """A sentence when the inputs known to hit are more probable than the estimate, chance aside."""
+    chance = 2 * error if log_mean_weight > math.log(0.5) else 0.0
+    if log_found <= log_probability + chance:
         return None
     return (
         f"The inputs found to hit are alone more probable ({math.exp(log_found):.1e}) than the "
