@@ -61,11 +61,9 @@ def test_an_interval_that_is_given_covers(
         assert given >= 0.6 * enough
 
 
-def test_only_the_inputs_that_were_found_refute_a_cold_estimate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_the_inputs_that_were_found_tell_of_the_cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: without that rule intervals are given, and they are wrong."""
-    monkeypatch.setattr("longshot.methods.itgis.refuted", lambda *_: None)
+    monkeypatch.setattr("longshot.methods.itgis.narrowed", lambda *_: None)
     _, given, covered = coverage(ITGIS(temperature=0.01), count=30)
     assert given >= 8
     assert covered < 0.5 * given
@@ -81,11 +79,11 @@ def test_an_interval_covers_at_every_temperature() -> None:
             found = coverage(tempered, toys=range(1, 7), count=20)
             print(f"{method.name} at {temperature}: {found} with 30 hits, given, covering")
             total = [a + b for a, b in zip(total, found, strict=True)]
-            assert found[2] >= 0.8 * found[1]
+            assert found[2] >= 0.88 * found[1]
         assert 0.88 * total[1] <= total[2] <= 0.99 * total[1]
 
 
-def test_a_set_of_inputs_that_was_seen_whole_refutes_nothing() -> None:
+def test_a_set_of_inputs_that_was_seen_whole_is_not_narrow() -> None:
     """Then every other estimate lies below the sum of what was found, by chance."""
     problem = enumerated(6)
     method = ITGIS(temperature=3.0, batch=512)
@@ -99,17 +97,17 @@ def test_the_mean_weight_leaves_out_the_first_batch() -> None:
     runs = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 4 * 64, 10)
     assert sum(run.statistics["mean_weight"] < 0.01 for run in runs) >= 5
     alone = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 64, 1)
-    assert alone[0].statistics["mean_weight"] == 1
+    assert alone[0].statistics == {"mean_weight": 1, "overlap": 1}
 
 
 def test_the_sentence_tells_what_the_inputs_found_are_worth() -> None:
     problem = enumerated(6)
     method = ITGIS(temperature=0.01)
     reasons = [run.no_interval or "" for run in replicate(problem, 8, method, 768, 40)]
-    refuted = [reason for reason in reasons if "alone more probable" in reason]
-    assert len(refuted) >= 3
-    for reason in refuted:
-        assert float(reason.split("(")[1].split(")")[0]) < problem.exact(8)  # a lower bound
+    narrow = [reason for reason in reasons if "nothing tells of hits beyond" in reason]
+    assert len(narrow) >= 3
+    for reason in narrow:
+        assert float(reason.split("(")[1].split()[0]) < problem.exact(8)  # a lower bound
 
 
 def test_cold_proposals_reach_further_up_on_a_trained_model() -> None:

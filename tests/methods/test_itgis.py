@@ -111,6 +111,22 @@ def test_the_first_batch_comes_from_the_inputs_themselves() -> None:
     assert answer.statistics["mean_weight"] == pytest.approx(1)
 
 
+def test_the_overlap_is_that_of_the_inputs_with_the_proposals() -> None:
+    """By listing all inputs: Σ min(p, q), which no sum of the weights themselves would give."""
+    problem, batch = enumerated(6), 4096
+    job = Job(problem.model, problem.inputs, (ls.TokenIs(8),), 2 * batch)
+    run = Run(job, ITGIS(temperature=0.3), batch)
+    run.step()
+    slope = run.numerator / run.denominator
+    proposals = tilted(problem.inputs, run.rows, slope, run.settings.temperature)
+    q = log_prob_of(problem, proposals).exp()
+    run.step()
+    exact = float(torch.minimum(problem.probability, q).sum())
+    found = run.answer(0, 0.0).statistics["overlap"]
+    assert 0.1 < exact < 0.9
+    assert abs(found - exact) < 4 * 0.5 / math.sqrt(batch)
+
+
 @pytest.mark.parametrize(("seed", "target"), [(2, 0), (6, 11), (8, 5), (5, 0)])
 def test_the_mean_over_seeds_is_the_truth_and_intervals_cover(seed: int, target: int) -> None:
     """200 runs: |z| < 4 (false alarm 6e-5), coverage of 88 to 99%, errors of the right size."""
