@@ -51,53 +51,60 @@ def test_itgis_against_what_it_found(overlap: float, found: float, is_narrow: bo
     assert sentence is None or f"({found * 1e-3:.1e} together)" in sentence
 
 
-def walked(
-    count: int = 8, steps: int = 400, hitting: int = 8, leaving: int = 8, tail: float = 0.1
-) -> tuple[Tensor, Tensor]:
-    """Weights and hits of chains that agree, some of which never hit or never miss."""
-    generator = torch.Generator().manual_seed(0)
-    log_weight = tail * torch.randn(count, steps, generator=generator, dtype=torch.float64)
-    hit = torch.rand(count, steps, generator=generator) < 0.5
-    hit[hitting:] = False
-    hit[leaving:] = True
-    return log_weight, hit
+def hits(of: int = 8, count: int = 8, missing: float = 0.5) -> Tensor:
+    """Of so many chains of 400 states, where some never hit and the others miss so often."""
+    hit = (torch.arange(400) >= missing * 400).expand(count, -1).clone()
+    hit[of:] = False
+    return hit[:, torch.randperm(400, generator=torch.Generator().manual_seed(0))]
 
 
 @pytest.mark.parametrize(
-    ("log_weight", "hit", "worst", "error", "sentence"),
+    ("hit", "worst", "k", "error", "sentence"),
     [
-        (*walked(), 1.0, 0.1, NONE),
-        (*walked(hitting=0), 1.0, NONE, "No sample hit"),
-        (*walked(count=2), 1.0, 0.1, "needs 3 chains, not 2"),
-        (*walked(hitting=3), 1.0, 0.1, "Only 3 of 8 chains found"),
-        (*walked(hitting=4), 1.0, 0.1, NONE),
-        (*walked(leaving=3), 1.0, 0.1, "Only 3 of 8 chains left"),
-        (*walked(leaving=4), 1.0, 0.1, NONE),
-        (*walked(), math.nan, 0.1, "too short"),
-        (*walked(), 1.05, 0.1, "disagree (R-hat = 1.05"),
-        (*walked(), 1.049, 0.1, NONE),
-        (*walked(tail=3.0), 1.0, 0.1, "normaliser's weights have a heavy tail"),
-        (*walked(), 1.0, 0.51, "differ too much"),
-        (*walked(), 1.0, 0.5, NONE),
-        (*walked(), 1.0, NONE, "differ too much"),
+        (hits(), 1.0, 0.1, 0.1, NONE),
+        (hits(of=0), 1.0, 0.1, NONE, "No sample hit"),
+        (hits(count=2), 1.0, 0.1, 0.1, "needs 3 chains, not 2"),
+        (hits(of=3), 1.0, 0.1, 0.1, "Only 3 of 8 chains found"),
+        (hits(of=4), 1.0, 0.1, 0.1, NONE),
+        (hits(missing=0.09), 1.0, 0.1, 0.1, "Only 9.0% of the states miss"),
+        (hits(missing=0.10), 1.0, 0.1, 0.1, NONE),
+        (hits(), math.nan, 0.1, 0.1, "too short"),
+        (hits(), 1.05, 0.1, 0.1, "disagree (R-hat = 1.05"),
+        (hits(), 1.049, 0.1, 0.1, NONE),
+        (hits(), 1.0, 0.71, 0.1, "normaliser's weights have a heavy tail"),
+        (hits(), 1.0, 0.70, 0.1, NONE),
+        (hits(), 1.0, NONE, 0.1, NONE),
+        (hits(), 1.0, 0.1, 0.51, "differ too much"),
+        (hits(), 1.0, 0.1, 0.5, NONE),
+        (hits(), 1.0, 0.1, NONE, "differ too much"),
     ],
 )
 def test_mhis(
-    log_weight: Tensor, hit: Tensor, worst: float, error: float | None, sentence: str | None
+    hit: Tensor, worst: float, k: float | None, error: float | None, sentence: str | None
 ) -> None:
-    found = chains.no_interval(log_weight, hit, error, worst)
+    found = chains.no_interval(hit, error, worst, k)
     assert found is None if sentence is None else sentence in str(found)
+
+
+def test_weights_with_a_tail_let_the_interval_of_mhis_reach_further_down() -> None:
+    log_p = math.log(1e-3)
+    low, high = (math.log(end) for end in chains.interval(log_p, 0.1, 8, 0.5))
+    assert log_p - low == pytest.approx(2 * (high - log_p))
+    for k in (None, -0.3):
+        low, high = (math.log(end) for end in chains.interval(log_p, 0.1, 8, k))
+        assert log_p - low == pytest.approx(high - log_p)
 
 
 @pytest.mark.parametrize("part", ["scores", "hits"])
 def test_chains_that_stand_apart_disagree(part: str) -> None:
     """In where they are, or only in how often they hit."""
-    log_weight, hit = walked()
+    generator = torch.Generator().manual_seed(1)
+    log_weight, hit = torch.randn(8, 400, generator=generator, dtype=torch.float64), hits()
     assert chains.disagreement(log_weight, hit) < 1.02
     if part == "scores":
         log_weight[:4] += 1
     else:
-        hit[:4] &= torch.rand(4, 400, generator=torch.Generator().manual_seed(1)) < 0.1
+        hit[:4] &= torch.rand(4, 400, generator=generator) < 0.1
     assert chains.disagreement(log_weight, hit) > 1.1
 
 

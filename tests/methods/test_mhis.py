@@ -200,7 +200,7 @@ def test_chains_that_never_leave_the_target_give_no_interval() -> None:
     hit = torch.ones(8, 100, dtype=torch.bool)
     log_p, error = ratio(log_weight, hit)
     assert log_p == pytest.approx(0)
-    reason = no_interval(log_weight, hit, error, disagreement(log_weight, hit))
+    reason = no_interval(hit, error, disagreement(log_weight, hit), None)
     assert "normaliser" in (reason or "")
 
 

@@ -7,7 +7,7 @@ import math
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from longshot.numerics import pareto_k, r_hat
+from longshot.numerics import log_interval, r_hat
 
 
 def ratio(
@@ -36,27 +36,33 @@ def disagreement(
     return max(r_hat(log_weight), r_hat(weight), r_hat(hit.double()))
 
 
+def interval(log_p: float, error: float, chains: int, k: float | None) -> tuple[float, float]:
+    """Student's over chains, whose lower half allows for weights with a tail of shape k.
+
+    The rarer the large weights, the more often their sum is too low and the ratio too high: the
+    mirror image of a mean of weights, and the same factor.
+    """
+    return log_interval(log_p, error, chains - 1, downward=1 + 2 * max(k or 0.0, 0.0))
+
+
 def no_interval(
-    log_weight: Float64[Tensor, "chain step"],
-    hit: Bool[Tensor, "chain step"],
-    error: float | None,
-    worst: float,
+    hit: Bool[Tensor, "chain step"], error: float | None, worst: float, k: float | None
 ) -> str | None:
-    """Why the chains bear no interval, or None when they do."""
-    chains, with_hits, without = len(hit), int(hit.any(1).sum()), int((~hit).any(1).sum())
+    """Why chains with a largest R-hat and a tail of their weights bear no interval, or None."""
+    chains, with_hits = len(hit), int(hit.any(1).sum())
+    misses = float((~hit).double().mean())
     if not with_hits:
         return "No sample hit."
     if chains < 3:
         return f"An interval needs 3 chains, not {chains}: raise the budget, or set chains."
     if with_hits < max(3, chains / 2):
         return f"Only {with_hits} of {chains} chains found the target."
-    if without < max(3, chains / 2):
-        return f"Only {without} of {chains} chains left the target: nothing tells the normaliser."
     if math.isnan(worst):
         return "The chains are too short to be compared with each other."
     if not worst < 1.05:
         return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.05)."
-    k = pareto_k(log_weight.flatten())
+    if misses < 0.1:
+        return f"Only {misses:.1%} of the states miss the target: nothing tells the normaliser."
     if k is not None and k > 0.7:
         return f"The normaliser's weights have a heavy tail (Pareto k = {k:.2f} > 0.7)."
     if error is None or error > 0.5:

@@ -47,11 +47,10 @@ from longshot.evaluate import Evaluation, Tails, evaluator_for
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
 from longshot.methods.base import NEVER_FOUND, Clock, Method, register, require_positive
-from longshot.methods.chains import disagreement, no_interval, ratio
+from longshot.methods.chains import disagreement, interval, no_interval, ratio
 from longshot.numerics import (
     autocorrelated_size,
     effective_sample_size,
-    log_interval,
     pareto_k,
 )
 
@@ -246,8 +245,8 @@ class Walk:
         log_weight = -scores / self.settings.temperature
         log_probability, error = ratio(log_weight, hit)
         hits, k = int(hit.sum()), pareto_k(log_weight[hit])
-        worst = disagreement(log_weight, hit)
-        reason = no_interval(log_weight, hit, error, worst)
+        worst, tail = disagreement(log_weight, hit), pareto_k(log_weight.flatten())
+        reason = no_interval(hit, error, worst, tail)
         warnings = () if hits else (NEVER_FOUND,)
         statistics = {
             "r_hat": worst,
@@ -261,7 +260,7 @@ class Walk:
             log_probability=log_probability,
             standard_error=None if error is None else error * math.exp(log_probability),
             interval=(
-                log_interval(log_probability, error, self.chains - 1)
+                interval(log_probability, error, self.chains, tail)
                 if error is not None and not reason
                 else None
             ),
