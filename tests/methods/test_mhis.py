@@ -12,6 +12,7 @@ import longshot as ls
 from longshot.estimate import Job
 from longshot.methods.chains import disagreement, no_interval, ratio
 from longshot.methods.mhis import MHIS, Walk, log_acceptance, proposal
+from longshot.numerics import pareto_k
 from tests.methods.enumerable import Enumerated, enumerated, midpoints
 from tests.methods.replicas import replicate, summarise
 
@@ -191,6 +192,24 @@ def test_the_estimate_is_right_and_its_intervals_cover() -> None:
         )
     assert 0.88 <= covered / given <= 0.99
     assert given >= 0.6 * enough
+
+
+def test_the_interval_reaches_down_by_the_tail_of_all_weights() -> None:
+    """Not by that of the hits' weights, which the estimate reports."""
+    problem = enumerated(8)
+    job = Job(problem.model, problem.inputs, (ls.TokenIs(5),), 1)
+    walk = Walk(job, MHIS(temperature=1.0), 8)
+    generator = torch.Generator().manual_seed(0)
+    log_weight = torch.empty(400, 1, 8, dtype=torch.float64).exponential_(3.0, generator=generator)
+    walk.scores, walk.hits = list(-log_weight), list(log_weight < 0.2)
+    answer, k = walk.answer(0, 400, 0.0), pareto_k(log_weight.flatten())
+    assert k is not None
+    assert answer.interval is not None
+    below, above = (abs(math.log(end) - answer.log_probability) for end in answer.interval)
+    assert k > 0.1
+    assert below == pytest.approx(above * (1 + 2 * k))
+    walk.scores = list(-4 * log_weight)
+    assert "normaliser's weights have a heavy tail" in str(walk.answer(0, 400, 0.0).no_interval)
 
 
 def test_chains_that_never_leave_the_target_give_no_interval() -> None:
