@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from longshot.methods.conditional import Tree
 from longshot.models import load_model
 from longshot.models.checkpoints import ZOO_NAMES
 from longshot.models.gelu import GeluConfig, GeluTransformer
+from longshot.models.products import dense
 from longshot.truth import Cell, Truth, load_truth, run_span
 from longshot.truth.argmax import BLOCK
 from longshot.truth.sampling import UNIT
@@ -88,16 +90,19 @@ def products(cell: Cell, kind: Kind) -> list[Product]:
 
 
 def bare(cell: Cell, kind: Kind) -> Callable[[], None]:
-    """The unit's matrix products and nothing else."""
+    """The unit's matrix products and nothing else, those with weights by oneDNN."""
     made = []
     for p in products(cell, kind):
-        left, right = torch.randn(p.batch, p.m, p.k), torch.randn(p.batch, p.k, p.n)
-        made.append((p.times, left, right, torch.empty(p.batch, p.m, p.n)))
+        left, right = torch.randn(p.batch, p.m, p.k), torch.randn(p.batch, p.n, p.k)
+        by = partial(torch.bmm, left, right.mT)
+        if p.batch == 1:
+            by = partial(dense, left[0], right[0], None, p.m)
+        made.append((p.times, by))
 
     def run() -> None:
-        for times, left, right, out in made:
+        for times, product in made:
             for _ in range(times):
-                torch.bmm(left, right, out=out)
+                product()
 
     return run
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.events import TokenIn, member_table
-from longshot.models import Model
+from longshot.models import Model, dense
 
 UNEMBED_BLOCK = 64  # rows of one full unembedding: the logits stay in the cache
 RIVALS = 64
@@ -44,7 +44,6 @@ class Readout:
     def __init__(self, model: Model) -> None:
         self.name, self.width = model.name, model.width
         self.dtype = torch.promote_types(model.unembedding.dtype, torch.float32)
-        self.weight = model.unembedding.to(self.dtype)
         self.rows = model.unembedding_rows.to(self.dtype)
         self.bias = model.unembedding_bias.to(self.dtype)
         norms = [torch.linalg.vector_norm(u.double(), dim=1).max() for u in self.rows.split(4096)]
@@ -53,7 +52,7 @@ class Readout:
         """By how much the margin shrinks for logits in float64."""
 
     def logits(self, v: Float[Tensor, "rows width"]) -> Float[Tensor, "rows vocab"]:
-        return torch.addmm(self.bias, v, self.weight)
+        return dense(v, self.rows, self.bias)
 
     def of(
         self, v: Float[Tensor, "rows width"], tokens: Int[Tensor, "rows some"]

@@ -69,7 +69,7 @@ class Step:
         if len(self.following) == 1:
             return evaluation.score[:, None]
         readout, found = self.evaluator.readout, []
-        self.others += len(evaluation.activation) * readout.weight.numel()
+        self.others += len(evaluation.activation) * readout.rows.numel()
         for v in evaluation.activation.split(UNEMBED_BLOCK):
             logits = readout.logits(v)
             best, second = logits.topk(2).values[:, :, None].unbind(1)

@@ -2,6 +2,7 @@
 
 from longshot.models.base import Model, Network, PrefixNetwork, SizedNetwork, in_blocks
 from longshot.models.checkpoints import ModelInfo, available, load_model
+from longshot.models.products import dense
 from longshot.models.tokenizer import Tokenizer
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "SizedNetwork",
     "Tokenizer",
     "available",
+    "dense",
     "in_blocks",
     "load_model",
 ]

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear
 
 from longshot.errors import LongshotError
+from longshot.models.products import Linear
 from longshot.models.pullback import LastActivation, Memory
 
 
@@ -75,9 +76,9 @@ class Attention(nn.Module):
         super().__init__()
         inner = config.heads * config.head_width
         self.heads = config.heads
-        self.query = nn.Linear(config.width, inner)
-        self.key_value = nn.Linear(config.width, 2 * inner)
-        self.output = nn.Linear(inner, config.width)
+        self.query = Linear(config.width, inner)
+        self.key_value = Linear(config.width, 2 * inner)
+        self.output = Linear(inner, config.width)
 
     def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """[batch, position, part·head·width] to `parts` of [batch, head, position, width]."""
@@ -136,8 +137,8 @@ class Block(nn.Module):
         self.has_mlp = config.mlp_width > 0
         if self.has_mlp:
             self.norm_mlp = LayerNorm(config.width, config.epsilon)
-            self.mlp_in = nn.Linear(config.width, config.mlp_width)
-            self.mlp_out = nn.Linear(config.mlp_width, config.width)
+            self.mlp_in = Linear(config.width, config.mlp_width)
+            self.mlp_out = Linear(config.mlp_width, config.width)
 
     def forward(
         self,

@@ -28,6 +28,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
 
+from longshot.models.products import dense
+
 if TYPE_CHECKING:
     from longshot.models.gelu import Attention, Block, GeluTransformer, LayerNorm
 
@@ -73,12 +75,13 @@ def _halves(network: GeluTransformer, memory: Memory, start: int, end: int) -> I
     """What the residual stream goes through, in order; the last layer keeps its last position."""
     future = memory[0].new_full((end, end - start), -math.inf).tril(-1 - start)  # [key, query]
     for block, known in zip(network.blocks, memory, strict=True):
-        if block is network.blocks[-1]:
+        is_last = block is network.blocks[-1]
+        if is_last:
             yield partial(_attend_last, block, known, start, end)
         else:
             yield partial(_attend, block, known, future)
         if block.has_mlp:
-            yield partial(_mlp, block)
+            yield partial(_mlp, block, 1 if is_last else end - start)
     yield partial(_normalise, network.norm_final)
 
 
@@ -96,16 +99,16 @@ def _normalise(norm: LayerNorm, x: Tensor) -> tuple[Tensor, Pullback]:
     return y, pullback
 
 
-def _mlp(block: Block, x: Tensor) -> tuple[Tensor, Pullback]:
+def _mlp(block: Block, tail: int, x: Tensor) -> tuple[Tensor, Pullback]:
     n, through_norm = _normalise(block.norm_mlp, x)
     w_in, w_out = block.mlp_in.weight, block.mlp_out.weight
-    z = torch.addmm(block.mlp_in.bias, n, w_in.mT)
-    y = torch.addmm(block.mlp_out.bias, gelu(z), w_out.mT).add_(x)
+    z = dense(n, w_in, block.mlp_in.bias, tail)
+    y = dense(gelu(z), w_out, block.mlp_out.bias, tail).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
-        at_z = torch.mm(g, w_out)
+        at_z = dense(g, w_out.mT, None, tail)
         torch.ops.aten.gelu_backward.grad_input(at_z, z, grad_input=at_z)
-        return through_norm(torch.mm(at_z, w_in)).add_(g)
+        return through_norm(dense(at_z, w_in.mT, None, tail)).add_(g)
 
     return y, pullback
 
@@ -116,23 +119,23 @@ def _attend(block: Block, memory: Tensor, future: Tensor, x: Tensor) -> tuple[Te
     end, tail = future.shape
     start, w_o = end - tail, layer.output.weight
     weight, bias = _joined(layer)
-    qkv = _split(torch.addmm(bias, n, weight.mT), tail, 3, heads)
+    qkv = _split(dense(n, weight, bias, tail), tail, 3, heads)
     q = qkv[0].flatten(0, 1)
     memory[..., start:end, :] = qkv[1:]
     del n, qkv
     k, v = memory[..., :end, :].flatten(1, 2)
     a = torch.baddbmm(future, k, q.mT).softmax(1)  # a column for each query
-    y = torch.addmm(layer.output.bias, _merge(torch.bmm(a.mT, v)[None], heads), w_o.mT).add_(x)
+    y = dense(_merge(torch.bmm(a.mT, v)[None], heads), w_o, layer.output.bias, tail).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
-        at_mixed = _split(torch.mm(g, w_o), tail, 1, heads)[0].flatten(0, 1)
+        at_mixed = _split(dense(g, w_o.mT, None, tail), tail, 1, heads)[0].flatten(0, 1)
         at_scores = torch._softmax_backward_data(torch.bmm(v, at_mixed.mT), a, 1, a.dtype)
         at_qkv = q.new_empty(3, *q.shape)
         torch.bmm(at_scores.mT, k, out=at_qkv[0])
         torch.bmm(at_scores[:, start:], q, out=at_qkv[1])
         torch.bmm(a[:, start:], at_mixed, out=at_qkv[2])
         del at_scores, at_mixed
-        return through_norm(torch.mm(_merge(at_qkv, heads), weight)).add_(g)
+        return through_norm(dense(_merge(at_qkv, heads), weight.mT, None, tail)).add_(g)
 
     return y, pullback
 
@@ -147,17 +150,17 @@ def _attend_last(
     scale = _scale(layer)
     memory[0, :, 0, start:end] = n.view(-1, tail, n.shape[1])
     seen = memory[0, :, 0, :end]
-    q = torch.addmm(query.bias, n[last], query.weight.mT).mul_(scale)
+    q = dense(n[last], query.weight, query.bias).mul_(scale)
     q = q.unflatten(1, (heads, -1)).transpose(0, 1)
     u = torch.bmm(q, w_k).transpose(0, 1).contiguous()  # W_Kᵀ·q: [rows, head, width]
     a = torch.bmm(u, seen.mT).softmax(-1)
     read = torch.bmm(a, seen).transpose(0, 1)
     mixed = torch.bmm(read, w_v.mT).transpose(0, 1).flatten(1)
     mixed += layer.key_value.bias.unflatten(0, (2, -1))[1]
-    y = torch.addmm(layer.output.bias, mixed, w_o.mT).add_(x[last])
+    y = dense(mixed, w_o, layer.output.bias).add_(x[last])
 
     def pullback(g: Tensor) -> Tensor:
-        at_mixed = torch.mm(g, w_o).unflatten(1, (heads, -1)).transpose(0, 1)
+        at_mixed = dense(g, w_o.mT).unflatten(1, (heads, -1)).transpose(0, 1)
         at_read = torch.bmm(at_mixed, w_v).transpose(0, 1).contiguous()
         at_a = torch.bmm(at_read, seen.mT)
         at_scores = torch._softmax_backward_data(at_a, a, -1, a.dtype)
@@ -165,7 +168,7 @@ def _attend_last(
         at_q = torch.bmm(at_u, w_k.mT).transpose(0, 1).flatten(1)
         at_n = torch.bmm(a[..., start:].mT, at_read)
         at_n = torch.baddbmm(at_n, at_scores[..., start:].mT, u).flatten(0, 1)
-        at_n[last] += torch.mm(at_q.mul_(scale), query.weight)
+        at_n[last] += dense(at_q.mul_(scale), query.weight.mT)
         at_x = through_norm(at_n)
         at_x[last] += g
         return at_x

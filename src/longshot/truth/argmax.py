@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from longshot.evaluate.argmax import Winners, readout, winners
-from longshot.models import Model
+from longshot.models import Model, dense
 
 BLOCK = 256  # rows of one product: the logits stay in the cache
 
@@ -27,9 +27,8 @@ class Argmax:
         self.model, self.readout = model, readout(model)
         self.lanes = 2 ** round(math.log2(model.vocab_size) / 2)
         missing = -model.vocab_size % self.lanes  # filled up with tokens that cannot win
-        self._weight = pad(self.readout.weight, (0, missing))
+        self._rows = pad(self.readout.rows, (0, 0, 0, missing))
         self._bias = pad(self.readout.bias, (0, missing), value=-math.inf)
-        self._logits = self._bias.new_empty(BLOCK, len(self._bias))
 
     @torch.no_grad()
     def __call__(self, v: Float[Tensor, "rows width"]) -> Winners:
@@ -41,7 +40,7 @@ class Argmax:
             here = slice(start, min(start + BLOCK, len(v)))
             rows = here.stop - start
             block = v[here] if rows == BLOCK else pad(v[here], (0, 0, 0, BLOCK - rows))
-            logits = torch.addmm(self._bias, block, self._weight, out=self._logits)
+            logits = dense(block, self._rows, self._bias)
             token[here], lead[here] = self._best(logits[:rows])
         close = (lead <= 2 * self.readout.margin(v)).nonzero()[:, 0]
         decided = winners(self.model, v[close])
