@@ -143,16 +143,18 @@ def log_interval(
     upward: float = 1.0,
     downward: float = 1.0,
     above: float = 0.0,
+    below: float = 0.0,
     level: float = LEVEL,
 ) -> tuple[float, float]:
     """Student's interval on the log scale, where a skewed positive mean is nearly normal.
 
     `upward` and `downward` stretch its halves: `upward` for means that are more often too low than
     too high, `downward` for those that are looked at only because they are high. `above` is added
-    to the upper end, for what the relative error does not know of.
+    to the upper end, for what the relative error does not know of. `below` is the length of a
+    lower half by an error of its own, independent of this one.
     """
     reach = float(stats.t.ppf((1 + level) / 2, max(freedom, 1.0))) * relative_error
-    low, high = log_mean - downward * reach, log_mean + upward * reach + above
+    low, high = log_mean - math.hypot(downward * reach, below), log_mean + upward * reach + above
     return math.exp(min(low, 0.0)), math.exp(min(high, 0.0))
 
 

@@ -77,15 +77,21 @@ def test_only_the_inputs_that_were_found_tell_of_the_cold(monkeypatch: pytest.Mo
 
 @pytest.mark.long
 def test_an_interval_covers_at_every_temperature() -> None:
-    """All together: toys of 1,225 inputs are the worst case for proposals that narrow."""
-    for method, calls in ((ITGIS(), 1), (MHIS(chains=8), 3)):
+    """All together: toys of 1,225 inputs are the worst case for proposals that narrow.
+
+    On toys 71 and 84 all chains of MHIS leave the same bulk of the inputs behind.
+    """
+    toys = range(1, 7)
+    for method, calls, hard in ((ITGIS(), 1, ()), (MHIS(chains=8), 3, (71, 72, 84))):
         total = [0, 0, 0]
         for temperature in (0.03, 0.1, 0.3, 0.5, 1.0, 3.0):
             tempered = dataclasses.replace(method, temperature=temperature)
-            found = coverage(tempered, toys=range(1, 7), count=20, calls=calls)
+            found = coverage(tempered, toys=(*toys, *hard), count=20, calls=calls)
             print(f"{method.name} at {temperature}: {found} with 30 hits, given, covering")
             total = [a + b for a, b in zip(total, found, strict=True)]
             assert stats.binom.cdf(found[2], found[1], 0.88) > 0.01  # not below 88%, chance aside
+            if temperature >= 1:
+                assert found[1] >= 0.6 * found[0]
         assert 0.88 * total[1] <= total[2] <= 0.99 * total[1]
 
 
@@ -103,7 +109,7 @@ def test_the_mean_weight_leaves_out_the_first_batch() -> None:
     runs = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 4 * 64, 10)
     assert sum(run.statistics["mean_weight"] < 0.01 for run in runs) >= 5
     alone = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 64, 1)
-    assert alone[0].statistics == {"mean_weight": 1, "overlap": 1}
+    assert alone[0].statistics == pytest.approx({"mean_weight": 1, "overlap": 1}, rel=1e-12)
 
 
 def test_the_sentence_tells_what_the_inputs_found_are_worth() -> None:

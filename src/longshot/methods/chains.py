@@ -7,7 +7,7 @@ import math
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from longshot.numerics import log_interval, r_hat
+from longshot.numerics import binomial_interval, log_interval, r_hat
 
 
 def ratio(
@@ -36,21 +36,32 @@ def disagreement(
     return max(r_hat(log_weight), r_hat(weight), r_hat(hit.double()))
 
 
-def interval(log_p: float, error: float, chains: int, k: float | None) -> tuple[float, float]:
-    """Student's over chains, whose lower half allows for weights with a tail of shape k.
+def returned(log_weight: Float64[Tensor, "chain step"], start: Float64[Tensor, " chain"]) -> int:
+    """How many of the starts weigh no more than the heaviest state after burn-in.
 
-    The rarer the large weights, the more often their sum is too low and the ratio too high: the
-    mirror image of a mean of weights, and the same factor.
+    Starts are draws of p, and of what is heavier than all states the chains know nothing. With S
+    the rest, their ratio is Pr(hit | S); that Pr(S) is 1, as it presumes, only the starts can tell.
+    Chains that all leave the same part of p behind agree with each other.
     """
-    return log_interval(log_p, error, chains - 1, downward=1 + 2 * max(k or 0.0, 0.0))
+    return int((start <= log_weight.max() + 1e-3).sum())  # more than the noise of float32
+
+
+def interval(log_p: float, error: float, chains: int, returned: int) -> tuple[float, float]:
+    """Student's over chains, whose lower end allows for the part of p that they left behind.
+
+    Nothing is presumed to hit there, so that p̂·Pr(S) is what is estimated. Where a start lies
+    outside of S, log Pr(S) is uncertain by as much as its binomial lower limit is below 0. The two
+    errors are independent: lengths on the log scale add in squares.
+    """
+    behind = -math.log(binomial_interval(returned, chains)[0]) if returned < chains else 0.0
+    return log_interval(log_p, error, chains - 1, below=behind)
 
 
 def no_interval(
-    hit: Bool[Tensor, "chain step"], error: float | None, worst: float, k: float | None
+    hit: Bool[Tensor, "chain step"], error: float | None, worst: float, returned: int
 ) -> str | None:
-    """Why chains with a largest R-hat and a tail of their weights bear no interval, or None."""
+    """Why chains with a largest R-hat and so many starts within reach bear no interval, or None."""
     chains, with_hits = len(hit), int(hit.any(1).sum())
-    misses = float((~hit).double().mean())
     if not with_hits:
         return "No sample hit."
     if chains < 3:
@@ -59,12 +70,15 @@ def no_interval(
         return f"Only {with_hits} of {chains} chains found the target."
     if math.isnan(worst):
         return "The chains are too short to be compared with each other."
-    if not worst < 1.05:
-        return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.05)."
-    if misses < 0.1:
-        return f"Only {misses:.1%} of the states miss the target: nothing tells the normaliser."
-    if k is not None and k > 0.7:
-        return f"The normaliser's weights have a heavy tail (Pareto k = {k:.2f} > 0.7)."
-    if error is None or error > 0.5:
+    if not worst < 1.2:
+        return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.2)."
+    if bool(hit.all()):
+        return "Every state hits: nothing tells of the inputs that miss."
+    if returned < chains / 2:
+        return (
+            f"The chains never came back to scores as low as those of {chains - returned} of the "
+            f"{chains} inputs that they started from: raise the temperature."
+        )
+    if error is None or error > 0.8:
         return "The chains differ too much for a standard error to be trusted."
     return None

@@ -22,7 +22,8 @@ consistent, with a bias of order 1/n. (The paper prints the weight inverted.)
 Every one-position kernel leaves q invariant, so a stationary chain has the law q after any sequence
 of positions. All chains of all targets move at the same position in the same step, in sweeps from
 the first free one to the last. Chains are independent, and the spread between them gives the
-standard error.
+standard error. They start from draws of p, which tell whether the normaliser has seen all of p:
+where chains never come back to scores as low, Σ w is too small and p̂ too large.
 
 **Why sweeps.** A proposal costs one forward and one backward pass. What comes before position i
 does not see the new token, and until the sweep ends only gradients from i on are asked for: where
@@ -47,7 +48,7 @@ from longshot.evaluate import Evaluation, Tails, evaluator_for
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
 from longshot.methods.base import NEVER_FOUND, Clock, Method, register, require_positive
-from longshot.methods.chains import disagreement, interval, no_interval, ratio
+from longshot.methods.chains import disagreement, interval, no_interval, ratio, returned
 from longshot.numerics import (
     autocorrelated_size,
     effective_sample_size,
@@ -166,6 +167,7 @@ class Walk:
         }
         self.tails = Tails(self.evaluator, self.owner, job.inputs.length)
         self.state = self.at(torch.stack([job.inputs.sample(chains, g) for g in self.generators]))
+        self.start = self.state.score
         self.accepted = torch.zeros(len(job.events), dtype=torch.int64)
         self.gap: Float64[Tensor, "target chain"] | None = None
         self.stale = torch.ones(len(job.events), chains, dtype=torch.bool)
@@ -245,14 +247,16 @@ class Walk:
         log_weight = -scores / self.settings.temperature
         log_probability, error = ratio(log_weight, hit)
         hits, k = int(hit.sum()), pareto_k(log_weight[hit])
-        worst, tail = disagreement(log_weight, hit), pareto_k(log_weight.flatten())
-        reason = no_interval(hit, error, worst, tail)
+        worst = disagreement(log_weight, hit)
+        back = returned(log_weight, -self.start[i] / self.settings.temperature)
+        reason = no_interval(hit, error, worst, back)
         warnings = () if hits else (NEVER_FOUND,)
         statistics = {
             "r_hat": worst,
             "independent_draws": autocorrelated_size(scores),
             "log_z": math.log(hit.numel()) - float(torch.logsumexp(log_weight.flatten(), 0)),
             "chains_with_hits": float(hit.any(1).sum()),
+            "starts_reached": float(back),
         }
         return self.settings.answer(
             job,
@@ -260,7 +264,7 @@ class Walk:
             log_probability=log_probability,
             standard_error=None if error is None else error * math.exp(log_probability),
             interval=(
-                interval(log_probability, error, self.chains, tail)
+                interval(log_probability, error, self.chains, back)
                 if error is not None and not reason
                 else None
             ),
