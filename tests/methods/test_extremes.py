@@ -79,18 +79,21 @@ def test_only_the_inputs_that_were_found_tell_of_the_cold(monkeypatch: pytest.Mo
 def test_an_interval_covers_at_every_temperature() -> None:
     """All together: toys of 1,225 inputs are the worst case for proposals that narrow.
 
-    On toys 71 and 84 all chains of MHIS leave the same bulk of the inputs behind.
+    Nothing was chosen on the toys from 501 on. On 71 and 84 all chains of MHIS leave the same bulk
+    of the inputs behind.
     """
-    toys = range(1, 7)
-    for method, calls, hard in ((ITGIS(), 1, ()), (MHIS(chains=8), 3, (71, 72, 84))):
+    for method, calls, toys, warm in (
+        (ITGIS(), 1, range(1, 7), 1.0),
+        (MHIS(chains=8), 3, (*range(1, 7), 71, 72, 84, *range(501, 516)), 0.5),
+    ):
         total = [0, 0, 0]
         for temperature in (0.03, 0.1, 0.3, 0.5, 1.0, 3.0):
             tempered = dataclasses.replace(method, temperature=temperature)
-            found = coverage(tempered, toys=(*toys, *hard), count=20, calls=calls)
+            found = coverage(tempered, toys=toys, count=20, calls=calls)
             print(f"{method.name} at {temperature}: {found} with 30 hits, given, covering")
             total = [a + b for a, b in zip(total, found, strict=True)]
             assert stats.binom.cdf(found[2], found[1], 0.88) > 0.01  # not below 88%, chance aside
-            if temperature >= 1:
+            if temperature >= warm:
                 assert found[1] >= 0.6 * found[0]
         assert 0.88 * total[1] <= total[2] <= 0.99 * total[1]
 

@@ -68,8 +68,8 @@ def hits(of: int = 8, count: int = 8) -> Tensor:
         (hits(of=4), 1.0, 8, 0.1, NONE),
         (torch.ones(8, 400, dtype=torch.bool), 1.0, 8, NONE, "Every state hits"),
         (hits(), math.nan, 8, 0.1, "too short"),
-        (hits(), 1.2, 8, 0.1, "disagree (R-hat = 1.20"),
-        (hits(), 1.199, 8, 0.1, NONE),
+        (hits(), 1.5, 8, 0.1, "disagree (R-hat = 1.50"),
+        (hits(), 1.499, 8, 0.1, NONE),
         (hits(), 1.0, 3, 0.1, "as low as those of 5 of the 8"),
         (hits(), 1.0, 4, 0.1, NONE),
         (hits(count=32, of=32), 1.0, 15, 0.1, "as low as those of 17 of the 32"),
@@ -110,7 +110,7 @@ def test_slow_chains_are_refused_for_their_r_hat() -> None:
     """At a low temperature chains stay where they found the target, each at its own place."""
     problem, settings = enumerated(6), {"budget": 8 * 80, "chains": 8, "temperature": 0.2}
     answer = ls.estimate(problem.model, problem.inputs, 11, method="mhis", seed=1, **settings)
-    assert answer.statistics["r_hat"] > 1.2
+    assert answer.statistics["r_hat"] > 1.5
     assert "The chains disagree" in str(answer.no_interval)
 
 

@@ -48,6 +48,14 @@ def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
     assert abs(math.log(runs.mean / exact)) > math.log(3)  # which is why
 
 
+def test_mhis_covers_where_its_chains_get_round() -> None:
+    """50 runs of 1024 steps over 32 positions: coverage of 88 to 99%."""
+    runs, _, _ = runs_of(MHIS(temperature=2.0, chains=8), "r", 2**13, count=50)
+    assert runs.enough >= 40
+    assert runs.given >= 0.6 * runs.enough
+    assert 0.88 <= runs.covered / runs.given <= 0.99
+
+
 @pytest.mark.long
 def test_mhis_covers_where_its_chains_mix() -> None:
     """icl has ten free positions, which 2048 steps get round: 52 runs on four targets."""
