@@ -68,10 +68,13 @@ def products(cell: Cell, kind: Kind) -> list[Product]:
     found: list[Product] = []
     if kind == "brute":
         times, n = UNIT // MODEL_BLOCK, cell.inputs.length
-        for last in [False] * (c.layers - 1) + [True]:
-            queries = 1 if last else n
-            found += layer(c, times, MODEL_BLOCK * n, MODEL_BLOCK * queries)
-            found += attention(c, times, MODEL_BLOCK, queries, n)
+        for _ in range(c.layers - 1):
+            found += layer(c, times, MODEL_BLOCK * n, MODEL_BLOCK * n)
+            found += attention(c, times, MODEL_BLOCK, n, n)
+        found += list(layer(c, times, 0, MODEL_BLOCK))[1:]  # neither keys nor values are made
+        found.append(Product(2 * times, MODEL_BLOCK, c.head_width, c.width, c.heads))
+        found.append(Product(times, c.heads, c.width, n, MODEL_BLOCK))
+        found.append(Product(times, c.heads, n, c.width, MODEL_BLOCK))
         leaves = UNIT
     else:
         tree = Tree(cell.model, cell.inputs)
