@@ -59,7 +59,7 @@ def hits(of: int = 8, count: int = 8) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("hit", "worst", "returned", "error", "sentence"),
+    ("hit", "worst", "reached", "error", "sentence"),
     [
         (hits(), 1.0, 8, 0.1, NONE),
         (hits(of=0), 1.0, 8, NONE, "No sample hit"),
@@ -80,9 +80,9 @@ def hits(of: int = 8, count: int = 8) -> Tensor:
     ],
 )
 def test_mhis(
-    hit: Tensor, worst: float, returned: int, error: float | None, sentence: str | None
+    hit: Tensor, worst: float, reached: int, error: float | None, sentence: str | None
 ) -> None:
-    found = chains.no_interval(hit, error, worst, returned)
+    found = chains.no_interval(hit, error, worst, reached)
     assert found is None if sentence is None else sentence in str(found)
 
 
@@ -90,7 +90,7 @@ def test_starts_that_the_chains_came_back_to_are_counted() -> None:
     """By weight, which falls as the score rises; the noise of float32 is no difference."""
     log_weight = torch.tensor([[0.0, 2.0], *[[1.0, -3.0]] * 4], dtype=torch.float64)
     start = torch.tensor([-9.0, 2.0, 2.0001, 2.1, 5.0], dtype=torch.float64)
-    assert chains.returned(log_weight, start) == 3
+    assert chains.starts_reached(log_weight, start) == 3
 
 
 @pytest.mark.parametrize("part", ["scores", "hits"])

@@ -222,7 +222,7 @@ def test_the_starts_tell_of_a_region_that_all_chains_miss(
 ) -> None:
     """Of 1,225 inputs six in ten lie below all scores visited; without the starts no one knows."""
     if blind:
-        monkeypatch.setattr("longshot.methods.mhis.returned", lambda *_: 8)
+        monkeypatch.setattr("longshot.methods.mhis.starts_reached", lambda *_: 8)
     problem = enumerated(71)
     runs = replicate(problem, 0, MHIS(temperature=0.5, chains=8), budget=8 * 320, count=20)
     low, exact = [run.interval[0] for run in runs if run.interval], problem.exact(0)

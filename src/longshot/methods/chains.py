@@ -36,7 +36,9 @@ def disagreement(
     return max(r_hat(log_weight), r_hat(weight), r_hat(hit.double()))
 
 
-def returned(log_weight: Float64[Tensor, "chain step"], start: Float64[Tensor, " chain"]) -> int:
+def starts_reached(
+    log_weight: Float64[Tensor, "chain step"], start: Float64[Tensor, " chain"]
+) -> int:
     """How many of the starts weigh no more than the heaviest state after burn-in.
 
     Starts are draws of p, and of what is heavier than all states the chains know nothing. With S
@@ -46,19 +48,19 @@ def returned(log_weight: Float64[Tensor, "chain step"], start: Float64[Tensor, "
     return int((start <= log_weight.max() + 1e-3).sum())  # more than the noise of float32
 
 
-def interval(log_p: float, error: float, chains: int, returned: int) -> tuple[float, float]:
+def interval(log_p: float, error: float, chains: int, reached: int) -> tuple[float, float]:
     """Student's over chains, whose lower end allows for the part of p that they left behind.
 
     Nothing is presumed to hit there, so that p̂·Pr(S) is what is estimated. Where a start lies
     outside of S, log Pr(S) is uncertain by as much as its binomial lower limit is below 0. The two
     errors are independent: lengths on the log scale add in squares.
     """
-    behind = -math.log(binomial_interval(returned, chains)[0]) if returned < chains else 0.0
+    behind = -math.log(binomial_interval(reached, chains)[0]) if reached < chains else 0.0
     return log_interval(log_p, error, chains - 1, below=behind)
 
 
 def no_interval(
-    hit: Bool[Tensor, "chain step"], error: float | None, worst: float, returned: int
+    hit: Bool[Tensor, "chain step"], error: float | None, worst: float, reached: int
 ) -> str | None:
     """Why chains with a largest R-hat and so many starts within reach bear no interval, or None."""
     chains, with_hits = len(hit), int(hit.any(1).sum())
@@ -74,9 +76,9 @@ def no_interval(
         return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.5)."
     if bool(hit.all()):
         return "Every state hits: nothing tells of the inputs that miss."
-    if returned < chains / 2:
+    if reached < chains / 2:
         return (
-            f"The chains never came back to scores as low as those of {chains - returned} of the "
+            f"The chains never came back to scores as low as those of {chains - reached} of the "
             f"{chains} inputs that they started from: raise the temperature."
         )
     if error is None or error > 0.8:

@@ -48,7 +48,7 @@ from longshot.evaluate import Evaluation, Tails, evaluator_for
 from longshot.events import Score
 from longshot.inputs import TokenDistribution
 from longshot.methods.base import NEVER_FOUND, Clock, Method, register, require_positive
-from longshot.methods.chains import disagreement, interval, no_interval, ratio, returned
+from longshot.methods.chains import disagreement, interval, no_interval, ratio, starts_reached
 from longshot.numerics import (
     autocorrelated_size,
     effective_sample_size,
@@ -248,15 +248,15 @@ class Walk:
         log_probability, error = ratio(log_weight, hit)
         hits, k = int(hit.sum()), pareto_k(log_weight[hit])
         worst = disagreement(log_weight, hit)
-        back = returned(log_weight, -self.start[i] / self.settings.temperature)
-        reason = no_interval(hit, error, worst, back)
+        reached = starts_reached(log_weight, -self.start[i] / self.settings.temperature)
+        reason = no_interval(hit, error, worst, reached)
         warnings = () if hits else (NEVER_FOUND,)
         statistics = {
             "r_hat": worst,
             "independent_draws": autocorrelated_size(scores),
             "log_z": math.log(hit.numel()) - float(torch.logsumexp(log_weight.flatten(), 0)),
             "chains_with_hits": float(hit.any(1).sum()),
-            "starts_reached": float(back),
+            "starts_reached": float(reached),
         }
         return self.settings.answer(
             job,
@@ -264,7 +264,7 @@ class Walk:
             log_probability=log_probability,
             standard_error=None if error is None else error * math.exp(log_probability),
             interval=(
-                interval(log_probability, error, self.chains, back)
+                interval(log_probability, error, self.chains, reached)
                 if error is not None and not reason
                 else None
             ),
