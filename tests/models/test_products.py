@@ -49,6 +49,7 @@ def test_a_row_is_the_same_among_any_others(inner: int, outer: int, transposed: 
     for start, count in ((0, 8), (3, 16), (8, 24), (33, 64), (100, 264), (0, 2048)):
         some = dense(x[start : start + count], weight, bias, LEAST)
         assert torch.equal(some, whole[start : start + count])
+    assert torch.equal(dense(x[32::33], weight, bias, LEAST), whole[32::33])  # the last positions
 
 
 @here
