@@ -20,7 +20,7 @@ StudyArgument = Annotated[
     Path | None, typer.Argument(help="The study's .toml file, unless there is a --preset.")
 ]
 PresetOption = Annotated[
-    str | None, typer.Option("--preset", help="smoke, demo, mini, plateau or paper.")
+    str | None, typer.Option("--preset", help="smoke, demo, mini, plateau, budget or paper.")
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="The run's folder; runs/NAME by default.")
