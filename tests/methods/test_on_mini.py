@@ -51,6 +51,7 @@ def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
 def test_mhis_covers_where_its_chains_get_round() -> None:
     """50 runs of 1024 steps over 32 positions: coverage of 88 to 99%."""
     runs, _, _ = runs_of(MHIS(temperature=2.0, chains=8), "r", 2**13, count=50)
+    print(f"{runs.enough} runs with 30 hits, {runs.given} intervals, {runs.covered} of them cover")
     assert runs.enough >= 40
     assert runs.given >= 0.6 * runs.enough
     assert 0.88 <= runs.covered / runs.given <= 0.99
