@@ -41,13 +41,13 @@ def gld_cell(rng: np.random.Generator, targets: int = TARGETS) -> tuple[Array, A
 def main(console: Console) -> None:
     rng = np.random.default_rng(0)
     cells = [("power", *power_cell(rng)) for _ in range(CELLS * (METHODS - 1))]
-    cells += [("gld", *gld_cell(rng)) for _ in range(CELLS)]
+    cells += [("gaussian", *gld_cell(rng)) for _ in range(CELLS)]
     title = f"Leave-one-out fits: {TARGETS} targets, {METHODS} methods, {CELLS} cells, two losses"
     table = Table(title=title)
     for heading in ("form", "loss", "refits", "seconds", "ms a cell"):
         table.add_column(heading, justify="right")
     total = 0.0
-    for form in ("power", "gld"):
+    for form in ("power", "gaussian"):
         for loss in LOSSES:
             mine = [(features, log_p) for name, features, log_p in cells if name == form]
             start = time.process_time()

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.timing import compare
 from longshot.evaluate import UNEMBED_BLOCK, Decider, activations, winners
-from longshot.events import TokenIn, TokenIs
+from longshot.events import Event, TokenIs
 from longshot.inputs import load_inputs
 from longshot.models import Model, load_model
 from longshot.models.gelu import GeluConfig, GeluTransformer
@@ -40,7 +40,7 @@ def main(console: Console) -> None:
         model, tokens = _mini(batches * rows) if name == "mini-4l" else _paper(batches * rows)
         v = activations(model, tokens)
         targets, owner = _rare(model, v), torch.arange(rows) % TARGETS
-        events = [TokenIs(token) for token in targets.tolist()]
+        events: list[Event] = [TokenIs(token) for token in targets.tolist()]
         first, *rest = v.split(rows)
         full = [_all_logits(model, x) == targets[owner] for x in rest]
         assert all(
@@ -87,7 +87,7 @@ def _all_logits(model: Model, v: Tensor) -> Tensor:
     return torch.cat([x.argmax(1) for x in logits])
 
 
-def _taught_anew(model: Model, events: list[TokenIn], owner: Tensor, v: Tensor) -> Tensor:
+def _taught_anew(model: Model, events: list[Event], owner: Tensor, v: Tensor) -> Tensor:
     return Decider(model, events)(v, owner)
 
 

@@ -27,7 +27,7 @@ from benchmarks.timing import compare
 from longshot.estimate import Job
 from longshot.events import TokenIs
 from longshot.inputs import CATALOGUE, ProductInputs, TokenDistribution, load_inputs
-from longshot.methods.itgis import ITGIS, Run
+from longshot.methods.itgis import ITGIS, Sampler
 from longshot.methods.mhis import MHIS, Walk
 from longshot.models import Model, load_model
 from longshot.models.gelu import GeluConfig, GeluTransformer
@@ -53,7 +53,9 @@ def paper_shape() -> tuple[Model, ProductInputs]:
 def mini_shape(name: str = "camel") -> tuple[Model, ProductInputs]:
     """mini-4l; camel is as long as the paper's shape."""
     model = load_model("mini-4l")
-    return model, load_inputs(name, model)
+    inputs = load_inputs(name, model)
+    assert isinstance(inputs, ProductInputs)
+    return model, inputs
 
 
 def main(console: Console) -> None:
@@ -135,7 +137,7 @@ def steppers(
     job = Job(model, inputs, events, budget=1)
     if name == "itgis":
         literal = LiteralITGIS(model, inputs, events[0].members[0], 1.0, batch)
-        run = Run(job, ITGIS(), batch)
+        run = Sampler(job, ITGIS(), batch)
         return literal.step, run.step, 1
     walker = LiteralMHIS(model, inputs, events[0].members[0], 1.0, chains)
     walk = Walk(job, MHIS(), chains)
@@ -161,7 +163,7 @@ def memory_run() -> None:
     """A few ITGIS steps at the paper's shape; prints the peak resident size."""
     torch.set_num_threads(1)
     model, inputs = paper_shape()
-    run = Run(Job(model, inputs, (TokenIs(100),), budget=1), ITGIS(), 256)
+    run = Sampler(Job(model, inputs, (TokenIs(100),), budget=1), ITGIS(), 256)
     for _ in range(3):
         run.step()
     print(peak_gigabytes())

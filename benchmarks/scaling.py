@@ -16,7 +16,7 @@ from rich.table import Table
 from longshot.estimate import Job
 from longshot.events import TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.methods.itgis import ITGIS, Run
+from longshot.methods.itgis import ITGIS, Sampler
 from longshot.models import Model, load_model
 from longshot.models.gelu import GeluConfig, GeluTransformer
 
@@ -63,7 +63,7 @@ def main(console: Console) -> None:
 def per_call(shape: Shape) -> tuple[float, float]:
     """Processor seconds and multiply-accumulates of one call, forward and backward."""
     job = Job(*built(shape), tuple(TokenIs(token) for token in range(shape.targets)), 10**9)
-    run, best = Run(job, ITGIS(batch=BATCH), BATCH), float("inf")
+    run, best = Sampler(job, ITGIS(batch=BATCH), BATCH), float("inf")
     run.step()
     for _ in range(REPEATS):
         start = time.process_time()

@@ -14,17 +14,16 @@ from rich.table import Table
 
 from benchmarks.timing import compare
 from longshot.errors import LongshotError
-from longshot.evaluate.evaluator import BLOCK as MODEL_BLOCK
-from longshot.inputs import CATALOGUE, load_inputs
-from longshot.methods.conditional import Tree
+from longshot.estimate import Cell
+from longshot.evaluate.argmax import BLOCK
+from longshot.evaluate.blocks import BLOCK as MODEL_BLOCK
+from longshot.inputs import CATALOGUE, Tree, load_inputs
 from longshot.models import load_model
 from longshot.models.checkpoints import ZOO_NAMES
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from longshot.models.products import dense
-from longshot.truth import Cell, Truth, load_truth, run_span
-from longshot.truth.argmax import BLOCK
-from longshot.truth.sampling import UNIT
-from longshot.truth.tables import cell_name
+from longshot.truth import Truth, load_truth, run_span
+from longshot.truth.sampling import UNIT, sampler
 from longshot.truth.tally import KINDS, Kind, Span, Stream
 
 RANGE = (1e-7, 1e-4)
@@ -82,7 +81,7 @@ def products(cell: Cell, kind: Kind) -> list[Product]:
         for _ in range(c.layers - 1):
             found += layer(c, 1, tree.batch * n, tree.batch * n)
             found += attention(c, 1, tree.batch, n, n)
-        found.append(Product(1, tree.batch * n, c.width, 2 * c.heads * c.head_width))
+        found.append(Product(chunks, tree.batch * n, c.width, 2 * c.heads * c.head_width))
         rows = tree.batch * tree.chunk
         for last in [False] * (c.layers - 1) + [True]:
             queries = 1 if last else tail
@@ -122,7 +121,7 @@ def advantage(cell: Cell) -> float | None:
     cell without one, over the likelier ones of a few seconds' sample.
     """
     timed = compare(unit(cell, "brute"), unit(cell, "conditional"), pairs=3)
-    samples = cell.sampler("conditional").unit(torch.Generator()).samples
+    samples = sampler(cell, "conditional").unit(torch.Generator()).samples
     per_prefix, per_input = timed.fast_seconds / samples, timed.slow_seconds / UNIT
     low, high = RANGE
     try:
@@ -133,11 +132,11 @@ def advantage(cell: Cell) -> float | None:
         while time.perf_counter() - began < 2:
             tally += run_span(cell, Span(Stream("conditional", 0, 0), stop, stop + 1)).tally
             stop += 1
-        truth = Truth(cell_name(cell.model, cell.inputs), "conditional", tally)
+        truth = Truth(cell.key, {"conditional": tally})
         low, high = 0.0, 0.01
     known = truth.between(low, high) & (truth.relative_error <= 0.25)
     p, error = truth.probability[known], truth.standard_error[known]
-    ratios = p * (1 - p) * per_input / (error.square() * truth.samples * per_prefix)
+    ratios = p * (1 - p) * per_input / (error.square() * truth.samples["conditional"] * per_prefix)
     return statistics.median(ratios.tolist()) if len(ratios) else None
 
 
@@ -149,7 +148,7 @@ def main(console: Console) -> None:
         cell = Cell(model, load_inputs("if", model))
         for kind in KINDS:
             measured = compare(unit(cell, kind), bare(cell, kind), pairs=7)
-            leaves = cell.sampler(kind).leaves_per_unit
+            leaves = sampler(cell, kind).leaves_per_unit
             rate = f"{leaves / measured.slow_seconds:,.0f}"
             rates.add_row(model.name, kind, rate, f"{1 / measured.ratio:.0%}")
     console.print(rates)

@@ -76,7 +76,7 @@ def test_bad_events_and_inputs_are_told_before_any_work(toy: Model) -> None:
     with pytest.raises(LongshotError, match="outside toy-0's vocabulary"):
         longshot.estimate(toy, INPUTS, 99, method="naive")
     foreign = ProductInputs("foreign", [TokenDistribution.from_weights([1, 50], [1, 1])])
-    with pytest.raises(LongshotError, match=r"'foreign' use token 50, .* vocabulary of 8"):
+    with pytest.raises(LongshotError, match=r"'foreign' use token 50, .* embeds only 8"):
         longshot.estimate(toy, foreign, 3, method="naive", budget=4)
     with pytest.raises(LongshotError, match="no model named 'mini-2'; did you mean 'mini-2l'"):
         longshot.estimate("mini-2", "camel", 3)

@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longshot.errors import LongshotError
-from longshot.evaluate.argmax import RIVALS, UNEMBED_BLOCK, Decider, Readout, readout, winners
+from longshot.evaluate.argmax import (
+    BLOCK,
+    RIVALS,
+    UNEMBED_BLOCK,
+    Decider,
+    Readout,
+    readout,
+    winners,
+)
 from longshot.events import Event, TokenIn, TokenIs
+from longshot.methods.gld import logit_differences
 from longshot.models import Model
+from tests.devices import DEVICE, Elsewhere, Pretended
 from tests.toys import toy_tokenizer
 
 
@@ -260,6 +270,100 @@ def test_numbers_that_are_not_finite_are_refused() -> None:
             Decider(linear(weights), [TokenIs(1)])(v, torch.zeros(2, dtype=torch.int64))
 
 
+# --- ties
+
+
+@pytest.fixture
+def rational(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many logits each call of the rational arithmetic was asked for."""
+    asked: list[int] = []
+    exact = Readout.exact
+
+    def counting(self: Readout, v: Tensor, tokens: Tensor) -> list[Fraction]:
+        asked.append(len(tokens))
+        return exact(self, v, tokens)
+
+    monkeypatch.setattr(Readout, "exact", counting)
+    return asked
+
+
+@pytest.mark.parametrize("kind", ["no weights", "no activations", "twins"])
+def test_ties_of_equal_columns_and_of_zeros_need_no_rational_arithmetic(
+    kind: str, rational: list[int]
+) -> None:
+    """A model whose weights are all zero ties on every row with every token."""
+    g = torch.Generator().manual_seed(5)
+    u, v = torch.randn(16, 300, generator=g), torch.randn(500, 16, generator=g)
+    if kind == "twins":
+        u = torch.cat([u, u], 1)[:, torch.randperm(600, generator=g)]
+    model = linear(u if kind != "no weights" else 0 * u)
+    v = v if kind != "no activations" else 0 * v
+    won = winners(model, v)
+    assert (won.token == -1).all()
+    assert won.near.all()
+    decider = Decider(model, [TokenIs(t) for t in range(model.vocab_size)])
+    best = (v @ model.unembedding).argmax(1)  # one of those that tie
+    assert (decider(v, best) == 0).all()
+    assert int(decider.near_ties.sum()) == 500
+    assert sum(rational) == 0
+
+
+def test_ties_of_different_columns_are_for_rational_arithmetic(rational: list[int]) -> None:
+    """The control: it is asked, for as many logits as tie and no more."""
+    u = torch.tensor([[1.0, 0, 1, 9], [0, 1, -1, -9], [1, 1, 2, 0]])
+    v = torch.tensor([[2.0, 2, 1]])
+    assert winners(linear(u), v).token.tolist() == [-1]
+    assert rational == [2]
+
+
+@pytest.mark.parametrize("vocab", [2, 5, 12, 64, 1001])
+def test_vocabularies_that_fill_their_lanes_and_others(vocab: int) -> None:
+    """Columns in pairs a rounding apart, some of them equal, over more rows than a block has."""
+    g = torch.Generator().manual_seed(vocab)
+    u = nudged(torch.randn(8, -(-vocab // 2), generator=g).repeat(1, 2)[:, :vocab], g, 1)
+    u[:, 0] *= 4
+    u[:, -1] = u[:, 0]
+    v = torch.cat([torch.randn(BLOCK + 3, 8, generator=g), u.mT[:1]])
+    model = linear(u)
+    won, chosen = winners(model, v), torch.arange(0, len(v), 1 + len(v) * vocab // 4000)
+    chosen[-1] = len(v) - 1
+    assert won.token[chosen].tolist() == [exact_winner(x) for x in exact_logits(model, v[chosen])]
+    assert won.near_ties > 0
+    assert won.token[-1] == -1
+
+
+# --- devices
+
+
+def test_all_that_meets_the_activations_is_on_their_device() -> None:
+    model, v, events = hard_rows(300)
+    owner, columns = torch.arange(300) % len(events), model.unembedding
+    expected, gap = winners(model, v), Decider(model, events)(v, owner)
+    differences = logit_differences(model, v, tuple(events))
+    with Pretended():
+        there = linear(columns.to(DEVICE), model.unembedding_bias.to(DEVICE))
+        moved = v.to(DEVICE)
+        won, decider = winners(there, moved), Decider(there, events)
+        found = decider(moved, owner)
+        rival = decider.best_rival(moved, owner)
+        delta = logit_differences(there, moved, tuple(events))
+    assert isinstance(rival, Elsewhere)
+    assert int(won.near_ties) > 3
+    for here, back in zip((*expected, gap, *differences), (*won, found, *delta), strict=True):
+        assert type(back) is Tensor
+        assert torch.equal(here, back)
+
+
+def test_the_pretended_device_refuses_what_a_real_one_would() -> None:
+    """The control: operands and indices of another device."""
+    with Pretended():
+        there, index = torch.ones(3, 2).to(DEVICE), torch.tensor([0, 2])
+        assert there[index.to(DEVICE)].sum().item() == 4
+        for wrong in (lambda: there + torch.ones(3, 2), lambda: there[index]):
+            with pytest.raises(RuntimeError, match="two devices"):
+                wrong()
+
+
 # --- what must not matter
 
 
@@ -331,7 +435,16 @@ def test_large_sets_are_gathered_in_pieces() -> None:
     v = torch.randn(1000, 64, generator=g)
     event = TokenIn(frozenset(range(0, 300, 2)))
     gap = Decider(model, [event])(v, torch.zeros(1000, dtype=torch.int64))
-    assert torch.equal(gap > 0, event.occurs(v.double() @ model.unembedding.double()))
+    assert torch.equal(gap > 0, event.score(v.double() @ model.unembedding.double()) > 0)
+
+
+@pytest.mark.parametrize("vocab", [2, 5, 8])
+def test_an_event_of_all_tokens_has_no_rival(vocab: int) -> None:
+    model = linear(torch.randn(4, vocab, generator=torch.Generator().manual_seed(0)))
+    decider = Decider(model, [TokenIn(frozenset(range(vocab)))])
+    v = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    assert decider(v, torch.zeros(3, dtype=torch.int64)).tolist() == [math.inf] * 3
+    assert int(decider.near_ties) == 0
 
 
 def test_no_rows_are_no_trouble() -> None:

@@ -10,16 +10,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from longshot.errors import LongshotError
 from longshot.evaluate import Decider, Evaluator, activations, winners
-from longshot.evaluate.evaluator import BLOCK
-from longshot.events import Event, Score, TokenIn, TokenIs
+from longshot.evaluate.blocks import BLOCK
+from longshot.events import Score, TokenIn, TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
 from longshot.models import Model, load_model
 from longshot.models.checkpoints import ZOO_NAMES
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from tests.toys import toy_model, toy_tokenizer
 
-EVENTS: list[Event] = [TokenIs(3), TokenIn(frozenset({1, 6, 2})), TokenIs(0)]
+EVENTS: list[TokenIn] = [TokenIs(3), TokenIn(frozenset({1, 6, 2})), TokenIs(0)]
 SCORES: list[Score] = ["logit", "gap"]
+
+
+def by_kind(event: TokenIn, logits: Tensor, kind: Score) -> Tensor:
+    return event.logit(logits) if kind == "logit" else event.score(logits)
 
 
 def some_tokens(model: Model, rows: int, length: int = 5, seed: int = 0) -> Tensor:
@@ -39,7 +43,7 @@ def test_the_score_is_the_networks_own(kind: Score) -> None:
     found = Evaluator(model, EVENTS, kind)(tokens, owner)
     logits = network_of(model).logits(tokens)[:, -1]
     expected = torch.stack(
-        [EVENTS[i].score(row, kind) for row, i in zip(logits, owner.tolist(), strict=True)]
+        [by_kind(EVENTS[i], row, kind) for row, i in zip(logits, owner.tolist(), strict=True)]
     )
     torch.testing.assert_close(found.score, expected, rtol=1e-12, atol=1e-12)
     hidden = network_of(model).hidden(tokens)[:, -1]
@@ -57,7 +61,9 @@ def test_the_gradient_meets_the_embedding_as_that_of_the_one_hot_input(kind: Sco
     x = one_hot(tokens, model.vocab_size).double().requires_grad_()
     logits = model.network.activation(x @ model.embedding) @ model.unembedding
     logits = logits + model.unembedding_bias
-    total = sum(EVENTS[i].score(row, kind) for row, i in zip(logits, owner.tolist(), strict=True))
+    total = sum(
+        by_kind(EVENTS[i], row, kind) for row, i in zip(logits, owner.tolist(), strict=True)
+    )
     (expected,) = torch.autograd.grad(total, x)
     assert found.gradient is not None
     torch.testing.assert_close(found.gradient @ model.embedding.mT, expected)
@@ -77,7 +83,7 @@ def test_the_gradient_is_the_slope_of_the_score(kind: Score) -> None:
         for sign in (1, -1):
             v = model.network.activation(embedded + sign * step * direction)
             logits = v @ model.unembedding + model.unembedding_bias
-            ends.append(torch.stack([EVENTS[i].score(logits[i], kind) for i in range(3)]))
+            ends.append(torch.stack([by_kind(EVENTS[i], logits[i], kind) for i in range(3)]))
         slope = (ends[0] - ends[1]) / (2 * step)
         expected = (gradient * direction).sum((1, 2))
         torch.testing.assert_close(slope, expected, rtol=1e-6, atol=1e-7)
@@ -135,7 +141,7 @@ def test_only_real_rows_are_counted() -> None:
     model = toy_model()
     evaluator = Evaluator(model, EVENTS, "gap")
     evaluator(some_tokens(model, 5), torch.tensor([0, 0, 1, 1, 1]))
-    assert evaluator.decider.unembedded.tolist() == [2, 3, 0]
+    assert evaluator.passes[0].reader.decider.unembedded.tolist() == [2, 3, 0]
 
 
 class Largest(TorchDispatchMode):
@@ -187,7 +193,7 @@ def test_half_precision_models_are_scored_in_float32(dtype: torch.dtype) -> None
     torch.testing.assert_close(found.score.double(), logits[:, 3], rtol=1e-5, atol=1e-5)
     assert torch.equal(winners(model, found.activation).token, logits.argmax(1))
     gap = Decider(model, [TokenIs(3)])(found.activation, owner)
-    assert torch.equal(gap > 0, TokenIs(3).occurs(logits))
+    assert torch.equal(gap > 0, TokenIs(3).score(logits) > 0)
 
 
 # --- the shipped models

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longshot.errors import LongshotError
-from longshot.events import TokenIn, TokenIs, _as_token, as_event, member_table, show_event
+from longshot.events import TokenIn, TokenIs, _as_token, as_event, member_table
 from longshot.models import Model
 
 unhurried = settings(deadline=None)  # a shared machine stalls now and then
@@ -32,29 +32,31 @@ def test_an_event_is_what_its_definition_says(
     before = logits.clone()
     inside = [max(row[t] for t in tokens) for row in rows]
     outside = [max(x for t, x in enumerate(row) if t not in tokens) for row in rows]
-    assert event.logit(logits).tolist() == inside == event.score(logits).tolist()
+    assert event.logit(logits).tolist() == inside
     gaps = [a - b for a, b in zip(inside, outside, strict=True)]
-    assert event.gap(logits).tolist() == gaps == event.score(logits, "gap").tolist()
-    assert event.occurs(logits).tolist() == [a > b for a, b in zip(inside, outside, strict=True)]
+    assert event.score(logits).tolist() == gaps
+    assert event.grade(logits).tolist() == [
+        float(a > b) for a, b in zip(inside, outside, strict=True)
+    ]
     assert torch.equal(logits, before)
 
 
 def test_a_tie_with_a_rival_is_no_win_and_a_tie_within_the_set_is() -> None:
     logits = torch.tensor([1.0, 5.0, 5.0, 0.0])
-    assert not TokenIs(1).occurs(logits)
-    assert not TokenIs(2).occurs(logits)
-    assert float(TokenIs(1).gap(logits)) == 0
-    assert TokenIn(frozenset({1, 2})).occurs(logits)
+    assert not TokenIs(1).grade(logits)
+    assert not TokenIs(2).grade(logits)
+    assert float(TokenIs(1).score(logits)) == 0
+    assert TokenIn(frozenset({1, 2})).grade(logits)
     above = torch.tensor([1.0, math.nextafter(5.0, 6.0), 5.0, 0.0], dtype=torch.float64)
-    assert TokenIs(1).occurs(above)
-    assert not TokenIs(2).occurs(above)
+    assert TokenIs(1).grade(above)
+    assert not TokenIs(2).grade(above)
 
 
 @unhurried
 @given(logit_rows)
 def test_at_most_one_token_occurs(row: list[float]) -> None:
     logits = torch.tensor(row, dtype=torch.float64)
-    occurring = [t for t in range(VOCAB) if TokenIs(t).occurs(logits)]
+    occurring = [t for t in range(VOCAB) if TokenIs(t).grade(logits)]
     ties = row.count(max(row)) > 1
     assert occurring == ([] if ties else [row.index(max(row))])
 
@@ -69,8 +71,8 @@ def test_equal_events_are_one() -> None:
 def test_the_score_of_a_batch_keeps_its_shape() -> None:
     logits = torch.randn(2, 3, VOCAB, generator=torch.Generator().manual_seed(0))
     event = TokenIn(frozenset({0, 4}))
-    assert event.gap(logits).shape == (2, 3)
-    assert torch.equal(event.gap(logits)[1], event.gap(logits[1]))
+    assert event.score(logits).shape == (2, 3)
+    assert torch.equal(event.score(logits)[1], event.score(logits[1]))
 
 
 # --- what a user may give
@@ -138,8 +140,8 @@ def test_anything_of_the_right_type_is_an_event_or_one_error(toy: Model, value: 
 
 
 def test_events_are_shown_as_text(toy: Model) -> None:
-    assert show_event(TokenIs(1), toy) == "'a'"
-    assert show_event(TokenIn(frozenset({2, 1})), toy) == "any of 'a', 'b'"
+    assert TokenIs(1).show(toy) == "'a'"
+    assert TokenIn(frozenset({2, 1})).show(toy) == "any of 'a', 'b'"
 
 
 def test_the_member_table_repeats_a_member_rather_than_inventing_one() -> None:

@@ -15,8 +15,11 @@ SOURCE = Path(__file__).parents[1] / "src"
 PACKAGE = "longshot"
 ORDER = (
     "errors",
+    "work",
+    "toml",
     "database",
     "numerics",
+    "intervals",
     "models",
     "inputs",
     "events",
@@ -28,6 +31,7 @@ ORDER = (
     "report",
     "engines",  # handed to a study by the two below, never imported by what it runs
     "api",
+    "testing",
     "",  # longshot itself, which re-exports the public names
     "cli",
     "__main__",
@@ -128,3 +132,44 @@ def test_what_the_order_allows_is_allowed(tmp_path: Path, file: str, line: str) 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(line)
     assert violations(tmp_path) == []
+
+
+def class_names(source: Path) -> list[str]:
+    """The names of all classes under `source`, nested ones included."""
+    return [
+        node.name
+        for path in sorted(source.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def test_no_two_classes_share_a_name() -> None:
+    names = class_names(SOURCE)
+    assert len(names) > 100
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+NOUNS = {"Event", "TokenIn", "Continuation", "Matches", "Inputs", "Product", "ProductInputs"}
+HOMES = ("events", "inputs")
+
+
+def questions_of_kind(source: Path) -> list[str]:
+    """Every isinstance of an event or inputs outside the packages that own them."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        if len(parts) > 1 and parts[1] in HOMES:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                asked = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+                found += [f"{'.'.join(parts)}:{node.lineno} {name}" for name in asked & NOUNS]
+    return found
+
+
+def test_nothing_asks_of_what_kind_an_event_or_inputs_are(tmp_path: Path) -> None:
+    assert questions_of_kind(SOURCE) == []
+    (tmp_path / PACKAGE).mkdir()
+    (tmp_path / PACKAGE / "api.py").write_text("isinstance(x, str | ProductInputs)\n")
+    assert questions_of_kind(tmp_path) == ["longshot.api:1 ProductInputs"]

@@ -9,15 +9,13 @@ import pytest
 import torch
 
 from longshot.errors import LongshotError
-from longshot.evaluate import Evaluator, PathEvaluator, evaluator_for
+from longshot.evaluate import Evaluator
 from longshot.events import (
     Continuation,
     Matches,
     TokenIn,
     TokenIs,
     as_event,
-    forced_prefixes,
-    show_event,
 )
 from longshot.models import Model
 from tests.methods.greedy import all_logits, greedy
@@ -32,7 +30,7 @@ def forced_score(path: tuple[int, ...]) -> torch.Tensor:
     for j, token in enumerate(path):
         forced = torch.tensor(path[:j], dtype=torch.int64).expand(len(problem.tokens), -1)
         logits = all_logits(problem, torch.cat([problem.tokens, forced], 1))
-        gaps.append(TokenIs(token).gap(logits))
+        gaps.append(TokenIs(token).score(logits))
     return torch.stack(gaps).amin(0)
 
 
@@ -40,12 +38,12 @@ def forced_score(path: tuple[int, ...]) -> torch.Tensor:
 def test_the_score_is_the_smallest_gap_and_positive_exactly_on_hits(path: tuple[int, ...]) -> None:
     known = greedy()
     problem = known.problem
-    evaluator = PathEvaluator(problem.model, Continuation(path), problem.inputs)
+    evaluator = Evaluator(problem.model, [Continuation(path)], "gap", problem.inputs)
     owner = torch.zeros(len(problem.tokens), dtype=torch.int64)
     found = evaluator(problem.tokens, owner)
     torch.testing.assert_close(found.score, forced_score(path))
     assert torch.equal(found.score > 0, known.is_path(*path))
-    gap = evaluator.decide(problem.tokens, found.activation, owner)
+    gap = evaluator.decide(problem.tokens, found.activation, owner).gap
     assert torch.equal(gap > 0, known.is_path(*path))
     torch.testing.assert_close(gap[gap > 0], found.score[gap > 0])
     forwards, backwards, _ = evaluator.cost(0)
@@ -57,9 +55,9 @@ def test_of_several_texts_the_best_counts_and_shared_steps_run_once() -> None:
     problem = known.problem
     texts = [(7, 5, 1), (7, 5, 7), (1, 8), (4,)]
     event = Matches("x", within=3, climb=[Continuation(text) for text in texts])
-    assert forced_prefixes(texts) == [(), (1,), (7,), (7, 5)]
     assert event.calls == 4 + 1 + 2
-    evaluator = PathEvaluator(problem.model, event, problem.inputs)
+    evaluator = Evaluator(problem.model, [event], "gap", problem.inputs)
+    assert [tuple(one.forced.tolist()) for one in evaluator.passes] == [(), (1,), (7,), (7, 5)]
     owner = torch.zeros(len(problem.tokens), dtype=torch.int64)
     score = evaluator(problem.tokens, owner).score
     torch.testing.assert_close(score, torch.stack([forced_score(t) for t in texts]).amax(0))
@@ -71,7 +69,7 @@ def test_the_gradient_equals_finite_differences(texts: list[tuple[int, ...]]) ->
     problem = greedy().problem
     model, some = problem.model, problem.tokens[::97]
     event = Matches("x", within=1, climb=[Continuation(text) for text in texts])
-    evaluator = PathEvaluator(model, event, None)
+    evaluator = Evaluator(model, [event], "gap", None)
     owner = torch.zeros(len(some), dtype=torch.int64)
     gradient = evaluator(some, owner, gradient=True).gradient
     assert gradient is not None
@@ -86,7 +84,7 @@ def test_the_gradient_equals_finite_differences(texts: list[tuple[int, ...]]) ->
                 forced = model.embed(torch.tensor([text[:j]], dtype=torch.int64))
                 whole = torch.cat([embedded, forced.expand(len(embedded), -1, -1)], 1)
                 v = model.network.activation(whole)
-                gaps.append(TokenIs(token).gap(v @ model.unembedding + model.unembedding_bias))
+                gaps.append(TokenIs(token).score(v @ model.unembedding + model.unembedding_bias))
             best.append(torch.stack(gaps).amin(0))
         return torch.stack(best).amax(0)
 
@@ -102,20 +100,23 @@ def test_a_known_beginning_changes_only_what_is_left_out() -> None:
     problem = greedy().problem
     some, event = problem.tokens[::31], Continuation((7, 5, 1))
     owner = torch.zeros(len(some), dtype=torch.int64)
-    whole = PathEvaluator(problem.model, event, None)(some, owner, gradient=True)
-    begun = PathEvaluator(problem.model, event, problem.inputs)(some, owner, gradient=True)
+    whole = Evaluator(problem.model, [event], "gap", None)(some, owner, gradient=True)
+    begun = Evaluator(problem.model, [event], "gap", problem.inputs)(some, owner, gradient=True)
     assert whole.gradient is not None
     assert begun.gradient is not None
     torch.testing.assert_close(begun.score, whole.score)
     torch.testing.assert_close(begun.gradient[:, 1:], whole.gradient[:, 1:])
 
 
-def test_the_factory_keeps_tokens_on_the_fast_path() -> None:
+def test_a_token_is_a_path_of_length_one() -> None:
     problem = greedy().problem
-    tokens = evaluator_for(problem.model, (TokenIs(3), TokenIs(4)), "logit", problem.inputs)
-    assert isinstance(tokens, Evaluator)
-    path = evaluator_for(problem.model, (Continuation([3]),), "logit", problem.inputs)
-    assert isinstance(path, PathEvaluator)
+    tokens, owner = problem.tokens[::7], torch.zeros(len(problem.tokens[::7]), dtype=torch.int64)
+    found = [
+        Evaluator(problem.model, [event], "gap", problem.inputs)(tokens, owner, gradient=True)
+        for event in (TokenIs(7), Continuation([7]))
+    ]
+    assert torch.equal(found[0].score, found[1].score)
+    torch.testing.assert_close(found[0].gradient, found[1].gradient, equal_nan=True, rtol=0, atol=0)
 
 
 # --- what a user may give
@@ -129,13 +130,13 @@ def test_texts_are_tokenised_once_and_shown(toy: Model) -> None:
     event = as_event(Continuation("abc"), toy)
     assert event == as_event(Continuation([1, 2, 3]), toy) == Continuation(iter((1, 2, 3)))
     assert event.key == "continuation:1,2,3"
-    assert show_event(event, toy) == "'abc' ('a' + 'b' + 'c')"
+    assert event.show(toy) == "'abc' ('a' + 'b' + 'c')"
     with pytest.raises(LongshotError, match="as_event"):
         _ = Continuation("abc").tokens
     climbing = as_event(Matches("b+", within=2, climb=["ab", Continuation([2])]), toy)
     assert climbing.key == "matches:2:b+ climbing 1,2;2"
     assert climbing == as_event(climbing, toy)
-    assert show_event(climbing, toy) == "'b+' within 2 tokens"
+    assert climbing.show(toy) == "'b+' within 2 tokens"
     assert as_event(Matches("b", 1, climb="ab"), toy).key == "matches:1:b climbing 1,2"
 
 
@@ -179,12 +180,12 @@ def test_a_tie_ends_a_continuation() -> None:
     model.unembedding[:, 8] = model.unembedding[:, 5]
     model.network.unembedding_bias[8] = model.network.unembedding_bias[5]
     event = Matches("", within=2, climb=[Continuation([7, 5])])
-    evaluator = PathEvaluator(model, event, problem.inputs)
+    evaluator = Evaluator(model, [event], "gap", problem.inputs)
     owner = torch.zeros(len(problem.tokens), dtype=torch.int64)
     seen = evaluator(problem.tokens, owner)
-    gap = evaluator.decide(problem.tokens, seen.activation, owner)
+    gap = evaluator.decide(problem.tokens, seen.activation, owner).gap
     assert (gap > 0).any()
     tied = greedy().is_path(7, 5) | greedy().is_path(5)
     assert (gap[tied] == -math.inf).all()
-    with pytest.raises(LongshotError, match="next token alone"):
-        evaluator_for(model, (TokenIn(frozenset({1})), event), "gap", problem.inputs)
+    with pytest.raises(LongshotError, match="evaluated alone"):
+        Evaluator(model, [TokenIn(frozenset({1})), event], "gap", problem.inputs)

@@ -4,7 +4,7 @@ from longshot.api import estimate, estimate_many
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
 from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
-from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
+from longshot.inputs import Inputs, ProductInputs, TokenDistribution, load_inputs
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
 from longshot.study import Run, load_run
@@ -16,6 +16,7 @@ __all__ = [
     "Cost",
     "Estimate",
     "Event",
+    "Inputs",
     "Job",
     "LongshotError",
     "Matches",

@@ -10,14 +10,14 @@ from typing import Any
 from longshot.errors import LongshotError
 from longshot.estimate import Estimate, Job, Progress
 from longshot.events import EventLike, as_event
-from longshot.inputs import ProductInputs, load_inputs
+from longshot.inputs import Inputs, load_inputs
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
 
 
 def estimate(
     model: str | Path | Model,
-    inputs: str | Path | ProductInputs,
+    inputs: str | Path | Inputs,
     event: EventLike,
     *,
     method: str | Method = "itgis",
@@ -46,7 +46,7 @@ def estimate(
 
 def estimate_many(
     model: str | Path | Model,
-    inputs: str | Path | ProductInputs,
+    inputs: str | Path | Inputs,
     events: Iterable[EventLike],
     *,
     method: str | Method = "itgis",
@@ -56,29 +56,31 @@ def estimate_many(
     **settings: Any,
 ) -> list[Estimate]:
     """The same for several events at once: faster than one by one, with equal numbers."""
-    if not isinstance(budget, Integral) or isinstance(budget, bool) or budget < 1:
-        raise LongshotError(f"The budget is a whole number of model calls, not {budget!r}.")
     if isinstance(events, str):  # or each of its letters would be an event
         raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
-    if settings and not isinstance(method, str):
+    if settings and isinstance(method, Method):
         raise LongshotError(
             f"The method {method.name} brings its own settings; give {', '.join(settings)} to it, "
             "or the method by its name."
         )
     chosen = make_method(method, **settings)
     language_model = load_model(model)
-    if not isinstance(inputs, ProductInputs):
-        inputs = load_inputs(inputs, language_model)
-    ends = [int(p.support[end]) for p in inputs.positions for end in (0, -1)]
-    outside = [token for token in ends if not 0 <= token < language_model.vocab_size]
-    if outside:
-        raise LongshotError(
-            f"The inputs {inputs.name!r} use token {outside[0]}, which is outside "
-            f"{language_model.name}'s vocabulary of {language_model.vocab_size}."
-        )
+    distribution = load_inputs(inputs, language_model)
     wanted = tuple(as_event(event, language_model) for event in events)
+    calls = whole_number(budget, "The budget is a whole number of model calls", least=1)
+    job = Job(language_model, distribution, wanted, calls, whole_number(seed, SEED), progress)
     if not wanted:
         return []
-    job = Job(language_model, inputs, wanted, int(budget), int(seed), progress)
     chosen.check(job)
     return chosen.estimate(job)
+
+
+SEED = "The seed is a whole number"
+
+
+def whole_number(value: object, what: str, least: int | None = None) -> int:
+    """The value as an int; a sentence that begins with `what` where it is none."""
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or (least is not None and number < least):
+        raise LongshotError(f"{what}, not {value!r}.")
+    return number

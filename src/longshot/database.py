@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from longshot.errors import LongshotError, first_line
 
@@ -75,6 +75,20 @@ class Database:
             raise LongshotError(f"The {self.noun} {self.path} is damaged: {health}.")
         if create:
             ask("PRAGMA journal_mode = WAL")
+
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        """The rows that a query finds."""
+        with self._guard():
+            return self._connection.execute(query, values).fetchall()
+
+    def _one(self, query: str, *values: Any) -> Any:
+        """The first row that a query finds, or None."""
+        return next(iter(self._all(query, *values)), None)
+
+    def _insert(self, table: str, row: Sequence[Any], otherwise: str = "ABORT") -> None:
+        """One row into a table, or what SQLite is to do where its key is taken."""
+        marks = ", ".join("?" * len(row))
+        self._connection.execute(f"INSERT OR {otherwise} INTO {table} VALUES ({marks})", row)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

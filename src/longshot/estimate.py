@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from longshot.events import Event, TokenIn
-from longshot.inputs import ProductInputs
+from longshot.events import Event
+from longshot.inputs import Inputs, log_prob
 from longshot.models import Model
 from longshot.numerics import derived_generator
 
@@ -21,12 +21,48 @@ Progress = Callable[[float], None]
 """Called with the share of the work that is done, from 0 to 1."""
 
 
+class CellKey(NamedTuple):
+    """What a cell is called where neither model nor inputs are at hand: in stores and tables."""
+
+    model: str
+    model_fingerprint: str
+    inputs: str
+    inputs_fingerprint: str
+    vocab_size: int
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.inputs}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model and its inputs: what truth, stores and seeds are named by."""
+
+    model: Model
+    inputs: Inputs
+
+    @property
+    def fingerprints(self) -> tuple[str, str]:
+        return self.model.fingerprint, self.inputs.fingerprint
+
+    @property
+    def key(self) -> CellKey:
+        """The names and fingerprints of both."""
+        model, inputs = self.model, self.inputs
+        names = (model.name, model.fingerprint, inputs.name, inputs.fingerprint)
+        return CellKey(*names, model.vocab_size)
+
+    def generator(self, seed: int, *parts: str | int) -> torch.Generator:
+        """Randomness that depends on the cell, the seed and the parts, and on nothing else."""
+        return derived_generator(seed, *self.fingerprints, *parts)
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is asked: how likely is `event` when `model` reads `inputs`?"""
 
     model: Model
-    inputs: ProductInputs
+    inputs: Inputs
     event: Event
 
 
@@ -39,7 +75,7 @@ class Job:
     """
 
     model: Model
-    inputs: ProductInputs
+    inputs: Inputs
     events: tuple[Event, ...]
     budget: int
     seed: int = 0
@@ -48,11 +84,11 @@ class Job:
     def parts(self, most: int) -> Iterator[Job]:
         """The job in pieces of at most `most` events, each with its share of the progress.
 
-        An event beyond one token is a piece of its own.
+        An event that is not decided by one step alone is a piece of its own.
         """
         total, start = len(self.events), 0
         while start < total:
-            alone = [not isinstance(e, TokenIn) for e in self.events[start : start + most]]
+            alone = [not e.is_single_step for e in self.events[start : start + most]]
             count = max(1, alone.index(True)) if any(alone) else len(alone)
 
             def report(done: float, start: int = start, count: int = count) -> None:
@@ -63,8 +99,8 @@ class Job:
 
     @property
     def is_path(self) -> bool:
-        """Whether it is about more than the next token."""
-        return not all(isinstance(event, TokenIn) for event in self.events)
+        """Whether some event is not decided by one step alone."""
+        return not all(event.is_single_step for event in self.events)
 
     @property
     def evaluations(self) -> int:
@@ -80,7 +116,7 @@ class Job:
         return self._derived("shared", stage)
 
     def _derived(self, *parts: str) -> torch.Generator:
-        return derived_generator(self.seed, self.model.fingerprint, self.inputs.fingerprint, *parts)
+        return Cell(self.model, self.inputs).generator(self.seed, *parts)
 
 
 @dataclass(frozen=True)
@@ -96,7 +132,7 @@ class Cost:
         return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
 
     def share(self, some: int, of: int) -> Cost:
-        """Of some of the equal samples that it was spent on."""
+        """What `some` of the `of` equal samples cost, all of which cost this."""
         forwards, backwards = self.forwards * some // of, self.backwards * some // of
         return Cost(forwards, backwards, self.macs * some // of, self.seconds * some / of)
 
@@ -107,8 +143,8 @@ class Witness:
 
     tokens: tuple[int, ...]
     text: str
-    log_prob: float
-    """Of the input under the input distribution."""
+    log_prob: float | None
+    """Of the input under the input distribution; None where the inputs cannot tell."""
     gap: float
     """The target's logit minus its best rival's, the smallest where it takes several tokens."""
 
@@ -198,18 +234,22 @@ def best_witnesses(
 ) -> tuple[Witness, ...]:
     """A few distinct inputs that produce the target, the most probable first.
 
+    Where the inputs cannot tell, those with the largest gaps come first.
+
     `found` holds inputs that hit, with their gaps, in any number of pieces.
     """
     if not found:
         return ()
     tokens, gaps = (torch.cat(pieces) for pieces in zip(*found, strict=True))
-    log_prob = problem.inputs.log_prob(tokens)
+    known = log_prob(problem.inputs, tokens)
     best: dict[tuple[int, ...], Witness] = {}
-    for i in log_prob.argsort(descending=True, stable=True).tolist():
+    order = gaps if known is None else known
+    for i in order.argsort(descending=True, stable=True).tolist():
         row = tokens[i].tolist()
         if tuple(row) not in best:
             text = problem.model.tokenizer.decode(row)
-            best[tuple(row)] = Witness(tuple(row), text, float(log_prob[i]), float(gaps[i]))
+            probable = None if known is None else float(known[i])
+            best[tuple(row)] = Witness(tuple(row), text, probable, float(gaps[i]))
         if len(best) == WITNESSES:
             break
     return tuple(best.values())

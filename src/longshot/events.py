@@ -8,7 +8,10 @@ An event on the last position's argmax is a set S of tokens, most often of one:
 
 Beyond one token it is about the greedy continuation of the input, the argmax fed back n times: a
 `Continuation` is what that must be, token for token; `Matches` is a question to its text. A tie on
-the way ends the continuation, and nothing that ended occurs.
+the way ends the continuation, and nothing that ended occurs. A token is a path of length one.
+
+An event of one's own is a subclass of `Event` with a `key` and a `score` of the next token's
+logits; with a `grade` too where it occurs with some probability given the input.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -30,13 +34,96 @@ from longshot.models import Model, Tokenizer
 Score = Literal["logit", "gap"]
 
 
+class Step(NamedTuple):
+    """A step of a path: after the input and the `forced` tokens, one of `members` must win."""
+
+    forced: tuple[int, ...]
+    members: tuple[int, ...]
+
+
+Path = tuple[Step, ...]
+
+
+class Event(ABC):
+    """What every event can tell. Only `key` has no default, and `score` where logits decide."""
+
+    decided_by: ClassVar[Literal["logits", "tokens"]] = "logits"
+    """Whether `score` and `grade` of the next token's logits decide, or `allows` of the path of
+    greedy tokens."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """The event's name in seeds and stores, the same for equal events."""
+
+    @property
+    def steps(self) -> int:
+        """How many tokens of the greedy continuation decide."""
+        return 1
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The paths that a gradient can climb; a path's score is its smallest gap."""
+        return ()
+
+    @property
+    def follows_paths(self) -> bool:
+        """Whether the event occurs exactly when all steps of one of its paths are won."""
+        return False
+
+    def score(self, logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch"]:
+        """A differentiable number that is positive exactly where the event occurs."""
+        raise NotImplementedError(f"{type(self).__name__} has no score of logits")
+
+    def grade(self, logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch"]:
+        """The probability that the event occurs given the input."""
+        return (self.score(logits) > 0).to(logits.dtype)
+
+    def allows(self, path: Int[Tensor, "rows step"], tokenizer: Tokenizer) -> Bool[Tensor, " rows"]:
+        """Whether a greedy continuation that begins with each path may still be the event."""
+        raise NotImplementedError(f"{type(self).__name__} is not decided by tokens")
+
+    def on(self, model: Model) -> Event:
+        """The event in the tokens of a model, of which it is sure that the model has them."""
+        return self
+
+    def show(self, model: Model) -> str:
+        """The event as a person would read it."""
+        return self.key
+
+    @property
+    def can_be_climbed(self) -> bool:
+        return self.decided_by == "logits" or bool(self.paths)
+
+    @property
+    def is_single_step(self) -> bool:
+        """Whether one pass over the input scores and decides it, beside other such events."""
+        return len(self.paths) == 1 and len(self.paths[0]) == 1 and self.follows_paths
+
+    @property
+    def reach(self) -> int:
+        """How many tokens are fed after the input, at most."""
+        return max([self.steps, *(len(path) for path in self.paths)]) - 1
+
+    @property
+    def calls(self) -> int:
+        """The forward calls of one score with its gradient and its decision, at most.
+
+        There is one for each forced beginning, one more for the gradient of the worst of several
+        steps, and one for each later token of a continuation that must be decoded.
+        """
+        scored = {step for path in self.paths for step in path}
+        passes = len({step.forced for step in scored}) + (len(scored) > 1)
+        return max(passes, 1) + (0 if self.follows_paths else self.steps - 1)
+
+
 @dataclass(frozen=True)
-class TokenIn:
+class TokenIn(Event):
     """The argmax at the last position is one of `tokens`."""
 
     tokens: frozenset[int]
-    steps = 1
-    calls = 1
+    decided_by = "tokens"
+    follows_paths = True
 
     def __post_init__(self) -> None:
         if not self.tokens:
@@ -48,28 +135,34 @@ class TokenIn:
 
     @property
     def key(self) -> str:
-        """The event's name in seeds and stores, the same for equal events."""
         return "token:" + ",".join(str(token) for token in self.members)
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return ((Step((), self.members),),)
+
     def logit(self, logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch"]:
+        """The largest logit of the set, the paper's score."""
         return logits[..., list(self.members)].amax(-1)
 
-    def gap(self, logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch"]:
+    def score(self, logits: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch"]:
+        """The gap: how far the set is ahead of all other tokens."""
         rivals = logits.clone()
         rivals[..., list(self.members)] = -math.inf
         return self.logit(logits) - rivals.amax(-1)
 
-    def score(
-        self, logits: Float[Tensor, "*batch vocab"], kind: Score = "logit"
-    ) -> Float[Tensor, "*batch"]:
-        return self.logit(logits) if kind == "logit" else self.gap(logits)
-
-    def occurs(self, logits: Float[Tensor, "*batch vocab"]) -> Bool[Tensor, "*batch"]:
-        return self.gap(logits) > 0
-
     def allows(self, path: Int[Tensor, "rows step"], tokenizer: Tokenizer) -> Bool[Tensor, " rows"]:
-        """Whether it occurs where the argmax is the path's one token."""
         return torch.isin(path[:, 0], torch.tensor(self.members))
+
+    def on(self, model: Model) -> TokenIn:
+        _refuse_foreign(self, model)
+        if len(self.tokens) == model.vocab_size:
+            raise LongshotError("An event that holds every token always occurs.")
+        return self
+
+    def show(self, model: Model) -> str:
+        shown = [model.tokenizer.show(token) for token in self.members]
+        return shown[0] if len(shown) == 1 else "any of " + ", ".join(shown)
 
 
 def TokenIs(token: int) -> TokenIn:
@@ -78,10 +171,12 @@ def TokenIs(token: int) -> TokenIn:
 
 
 @dataclass(frozen=True)
-class Continuation:
+class Continuation(Event):
     """The greedy continuation is exactly these tokens, or those that this text is made of."""
 
     said: str | Iterable[int]
+    decided_by = "tokens"
+    follows_paths = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.said, str):
@@ -105,38 +200,36 @@ class Continuation:
         return "continuation:" + ",".join(str(token) for token in self.tokens)
 
     @property
-    def texts(self) -> tuple[tuple[int, ...], ...]:
-        """The token sequences that a gradient can climb towards."""
-        return (self.tokens,)
-
-    @property
     def steps(self) -> int:
-        """How many tokens of the greedy continuation decide."""
         return len(self.tokens)
 
     @property
-    def reach(self) -> int:
-        """How many tokens are fed after the input, at most."""
-        return len(self.tokens) - 1
-
-    @property
-    def calls(self) -> int:
-        """Forward calls of one score with its gradient and its decision, at most."""
-        return _climbing_calls(self.texts)
+    def paths(self) -> tuple[Path, ...]:
+        return (path_of(self.tokens),)
 
     def allows(self, path: Int[Tensor, "rows step"], tokenizer: Tokenizer) -> Bool[Tensor, " rows"]:
-        """Whether a greedy continuation that begins like this may still be it."""
         return (path == torch.tensor(self.tokens[: path.shape[1]])).all(1)
 
     def on(self, model: Model) -> Continuation:
-        """With the tokens that its text is for this model."""
-        return (
-            Continuation(model.tokenizer.encode(self.said)) if isinstance(self.said, str) else self
-        )
+        said = self.said
+        if isinstance(said, str):
+            return Continuation(model.tokenizer.encode(said)).on(model)
+        _refuse_foreign(self, model)
+        return self
+
+    def show(self, model: Model) -> str:
+        tokens = self.on(model).tokens
+        spelt = " + ".join(model.tokenizer.show(token) for token in tokens)
+        return f"{model.tokenizer.decode(list(tokens))!r} ({spelt})"
+
+
+def path_of(tokens: tuple[int, ...]) -> Path:
+    """The path on which each of the tokens wins after those before it."""
+    return tuple(Step(tokens[:j], (token,)) for j, token in enumerate(tokens))
 
 
 @dataclass(frozen=True)
-class Matches:
+class Matches(Event):
     """The text of the greedy continuation of `within` tokens satisfies a regular expression or a
     function.
 
@@ -149,6 +242,7 @@ class Matches:
     climb: Iterable[str | Continuation] = ()
     name: str | None = None
     """What a function is called in seeds and stores, unless by its own name."""
+    decided_by = "tokens"
 
     def __post_init__(self) -> None:
         if isinstance(self.within, bool) or self.within < 1:
@@ -188,6 +282,7 @@ class Matches:
 
     @property
     def texts(self) -> tuple[tuple[int, ...], ...]:
+        """The token sequences that a gradient can climb towards."""
         return tuple(text.tokens for text in self.climb if isinstance(text, Continuation))
 
     @property
@@ -195,12 +290,8 @@ class Matches:
         return self.within
 
     @property
-    def reach(self) -> int:
-        return max(self.within, *map(len, self.texts), 1) - 1
-
-    @property
-    def calls(self) -> int:
-        return _climbing_calls(self.texts) + self.within - 1
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(path_of(text) for text in self.texts)
 
     def allows(self, path: Int[Tensor, "rows step"], tokenizer: Tokenizer) -> Bool[Tensor, " rows"]:
         """Anything may match until it is complete; the function sees each text once."""
@@ -219,52 +310,36 @@ class Matches:
         texts = (text.on(model) for text in self.climb if isinstance(text, Continuation))
         return replace(self, climb=tuple(texts))
 
+    def show(self, model: Model) -> str:
+        return f"{self.called!r} within {self.within} tokens"
 
-PathEvent = Continuation | Matches
-Event = TokenIn | Continuation | Matches
+
 EventLike = Event | int | str | Iterable[int | str]
 
 
-def forced_prefixes(texts: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """What is fed after the input to score every token of the texts, the shortest first."""
-    found = {text[:j] for text in texts for j in range(len(text))}
-    return sorted(found, key=lambda prefix: (len(prefix), prefix))
-
-
-def _climbing_calls(texts: tuple[tuple[int, ...], ...]) -> int:
-    """One for each forced step; if several tokens are scored, one more for the worst's gradient."""
-    scored = {text[: j + 1] for text in texts for j in range(len(text))}
-    return len(forced_prefixes(texts)) + (len(scored) > 1)
+def _refuse_foreign(event: Event, model: Model) -> None:
+    for step in (step for path in event.paths for step in path):
+        for token in step.members:
+            if not 0 <= token < model.vocab_size:
+                raise LongshotError(
+                    f"Token {token} is outside {model.name}'s vocabulary of {model.vocab_size}."
+                )
 
 
 def as_event(value: EventLike, model: Model) -> Event:
     """An event from itself, a token id, the text of one token, or several of these as a set."""
-    event: Event
-    if isinstance(value, Continuation | Matches):
-        event = value.on(model)
-    elif isinstance(value, TokenIn):
-        event = value
-    elif isinstance(value, Iterable) and not isinstance(value, str | bytes | Tensor):
-        event = TokenIn(frozenset(_as_token(item, model) for item in value))
-    else:
-        event = TokenIs(_as_token(value, model))
-    texts = (event.tokens,) if isinstance(event, TokenIn) else event.texts
-    for token in (token for text in texts for token in text):
-        if not 0 <= token < model.vocab_size:
-            raise LongshotError(
-                f"Token {token} is outside {model.name}'s vocabulary of {model.vocab_size}."
-            )
-    if isinstance(event, TokenIn) and len(event.tokens) == model.vocab_size:
-        raise LongshotError("An event that holds every token always occurs.")
-    return event
+    if isinstance(value, Event):
+        return value.on(model)
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Tensor):
+        return TokenIn(frozenset(_as_token(item, model) for item in value)).on(model)
+    return TokenIs(_as_token(value, model)).on(model)
 
 
-def token_events(events: Sequence[Event]) -> tuple[TokenIn, ...]:
-    """The same events, all about the next token alone."""
-    found = tuple(event for event in events if isinstance(event, TokenIn))
-    if len(found) < len(events):
+def members_of(event: Event) -> tuple[int, ...]:
+    """The tokens of an event about the next token's argmax alone; refuses any other."""
+    if not event.is_single_step:
         raise LongshotError("Only events about the next token alone can be asked for here.")
-    return found
+    return event.paths[0][0].members
 
 
 def _as_token(value: object, model: Model) -> int:
@@ -286,20 +361,8 @@ def _as_token(value: object, model: Model) -> int:
     raise LongshotError(f"A token is a text or a whole number, not {value!r}.")
 
 
-def show_event(event: Event, model: Model) -> str:
-    """An event as a person would read it."""
-    if isinstance(event, Matches):
-        return f"{event.called!r} within {event.within} tokens"
-    if isinstance(event, Continuation):
-        tokens = event.on(model).tokens
-        spelt = " + ".join(model.tokenizer.show(token) for token in tokens)
-        return f"{model.tokenizer.decode(list(tokens))!r} ({spelt})"
-    shown = [model.tokenizer.show(token) for token in event.members]
-    return shown[0] if len(shown) == 1 else "any of " + ", ".join(shown)
-
-
-def member_table(events: Iterable[TokenIn]) -> torch.Tensor:
-    """The events' tokens as rows of one table, short rows filled with their first token."""
-    members = [event.members for event in events]
+def member_table(events: Iterable[Event]) -> Int[Tensor, "event member"]:
+    """The tokens of single-step events as rows of one table, short rows filled with their first."""
+    members = [members_of(event) for event in events]
     longest = max(len(row) for row in members)
     return torch.tensor([row + (row[0],) * (longest - len(row)) for row in members])

@@ -1,4 +1,4 @@
-"""Statistics on plain tensors: log-space means, sample sizes, tails, intervals, seeds.
+"""Statistics on plain tensors: log-space means, sample sizes, tails, chains, seeds.
 
 Nothing here knows of models. Weights come as logarithms, −inf is a weight of zero, and NaN is an
 error where it appears.
@@ -12,7 +12,7 @@ from functools import cache
 
 import torch
 from jaxtyping import Float64, Int64
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 LEVEL = 0.95
@@ -58,12 +58,6 @@ def row_keys(rows: Int64[Tensor, "rows n"]) -> Int64[Tensor, " rows"]:
 def _factors(count: int) -> Int64[Tensor, " count"]:
     generator = derived_generator(0, "row keys")
     return torch.randint(-(2**63), 2**63 - 1, (count,), generator=generator)
-
-
-def log_sum_distinct(keys: Int64[Tensor, " n"], log_values: Float64[Tensor, " n"]) -> float:
-    """log Σ exp(log_values) with each key counted once; equal keys have equal values."""
-    distinct, index = keys.unique(return_inverse=True)
-    return float(log_values.new_empty(len(distinct)).index_put_((index,), log_values).logsumexp(0))
 
 
 def relative_error(log_values: Float64[Tensor, " n"]) -> float | None:
@@ -135,29 +129,6 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
     return low, high
 
 
-def log_interval(
-    log_mean: float,
-    relative_error: float,
-    freedom: float,
-    *,
-    upward: float = 1.0,
-    downward: float = 1.0,
-    above: float = 0.0,
-    below: float = 0.0,
-    level: float = LEVEL,
-) -> tuple[float, float]:
-    """Student's interval on the log scale, where a skewed positive mean is nearly normal.
-
-    `upward` and `downward` stretch its halves: `upward` for means that are more often too low than
-    too high, `downward` for those that are looked at only because they are high. `above` is added
-    to the upper end, for what the relative error does not know of. `below` is the length of a
-    lower half by an error of its own, independent of this one.
-    """
-    reach = float(stats.t.ppf((1 + level) / 2, max(freedom, 1.0))) * relative_error
-    low, high = log_mean - math.hypot(downward * reach, below), log_mean + upward * reach + above
-    return math.exp(min(low, 0.0)), math.exp(min(high, 0.0))
-
-
 def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:
     """Gelman and Rubin's ratio on split chains: 1 when chains agree with each other and in time."""
     half = draws.shape[1] // 2
@@ -182,3 +153,17 @@ def autocorrelated_size(draws: Float64[Tensor, "chain draw"]) -> float:
         return math.nan
     total, between = float(draws.var()), float(draws.mean(1).var())
     return min(chains * total / between, chains * n) if between > 0 else float(chains * n)
+
+
+def chain_effective_size(log_values: Float64[Tensor, "chain draw"]) -> float:
+    """How many independent equal hits the chains' weighted hits are worth; −inf is a miss.
+
+    Kish's size, which takes all draws for independent, times the share of draws that are, by the
+    spread between half-chains.
+    """
+    size, half = effective_sample_size(log_values.flatten()), log_values.shape[1] // 2
+    if not size or half < 2:
+        return size
+    values = (log_values - log_values.max()).exp()
+    halves = torch.cat([values[:, :half], values[:, half : 2 * half]])
+    return size * min(autocorrelated_size(halves) / halves.numel(), 1.0)

@@ -13,7 +13,7 @@ from longshot.errors import LongshotError
 from longshot.estimate import Estimate
 from longshot.methods import METHODS
 
-QUESTION = ["estimate", "--model", "mini-1l", "--inputs", "camel", "--budget", "256"]
+QUESTION = ["estimate", "--model", "mini-1l", "--inputs", "camel", "--budget", "512"]
 
 
 def run(*arguments: str) -> str:
@@ -32,7 +32,7 @@ def test_every_method_answers_in_a_panel(method: str) -> None:
 def test_json_is_the_estimate_itself() -> None:
     answer = Estimate.from_dict(json.loads(run("--target", "quence", "--json")))
     assert answer.method == "itgis"
-    assert answer.budget == 256
+    assert answer.budget == 512
 
 
 def test_settings_and_token_ids_and_sets() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -14,8 +15,10 @@ from typer.testing import CliRunner
 from longshot.cli import main  # noqa: F401 - puts the commands on the app
 from longshot.cli.app import app
 from longshot.errors import LongshotError
+from longshot.estimate import Estimate
 from longshot.methods import METHODS
 from longshot.study import load_run
+from longshot.study.scores import score_cell
 from tests.study.studies import SMALL
 
 
@@ -37,7 +40,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_scores_are_shown_and_written(finished: Path, tmp_path: Path) -> None:
     result = run("score", finished, "--out", tmp_path / "summary.json")
     assert result.exit_code == 0
-    assert "mini-1l: Itakura-Saito loss" in result.output
+    assert "Itakura–Saito loss on mini-1l" in result.output
     records = json.loads((tmp_path / "summary.json").read_text())
     assert len(records) == 2 * 7
     wanted = {
@@ -46,7 +49,7 @@ def test_scores_are_shown_and_written(finished: Path, tmp_path: Path) -> None:
     }  # fmt: skip
     assert all(wanted <= set(record) for record in records)
     assert json.loads(run("score", finished, "--json").output) == records
-    assert "squared log error" in run("score", finished, "--loss", "log_mse").output
+    assert "Squared error in log space" in run("score", finished, "--loss", "log_mse").output
 
 
 def test_scoring_loads_no_model(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +83,39 @@ def test_rows_are_lines_of_strict_json(finished: Path) -> None:
     assert len(found) == len(load_run(finished).rows)
     assert {row["method"] for row in found} >= {"naive", "itgis"}
     assert any(row["low"] is None for row in found)
+
+
+def test_gld_is_rescored_from_the_rows_that_are_printed(finished: Path) -> None:
+    rows = [json.loads(line) for line in run("rows", finished).output.splitlines()]
+    own = [row for row in rows if (row["inputs"], row["method"]) == ("hex", "gld")]
+    estimates = [
+        Estimate(
+            row["method_name"], row["settings"], f"token:{row['token']}", row["seed"],
+            row["budget"], row["log_probability"], no_interval=row["no_interval"],
+            statistics=row["statistics"],
+        )
+        for row in own
+    ]  # fmt: skip
+    p, error = (np.array([row[name] for row in own]) for name in ("truth", "truth_error"))
+    again = score_cell(estimates, p, error).losses["is"]
+    records = json.loads(run("score", finished, "--json").output)
+    (kept,) = (r for r in records if (r["inputs"], r["method"]) == ("hex", "gld"))
+    assert again.fit is not None
+    assert again.fit.form == "gaussian"
+    assert again.mean == kept["is_loss"]
+
+
+def test_what_a_loss_leaves_out_is_said_beside_it(finished: Path) -> None:
+    shown = " ".join(run("score", finished).output.split())
+    records = json.loads(run("score", finished, "--json").output)
+    clipped, zeros = (sum(r[key] for r in records) for key in ("is_loss_clipped", "zero_count"))
+    assert zeros > 0
+    assert f"which the paper does not do: {clipped} of 42 were moved" in shown
+    assert f"leaves out the estimates of zero, {zeros} of 36" in shown
+    for record in records:
+        assert record["given"] >= record["covered"] >= 0
+        if record["method"] != "constant":
+            assert record["is_loss_raw_zeros"] is not None
 
 
 def test_tuning_shows_its_curves(finished: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 
 import longshot as ls
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.models import Model, PrefixNetwork
+from longshot.models import CachedNetwork, Model
 from tests.models.hf_models import VOCAB, hf_model, hf_tokenizer
 
 pytestmark = [pytest.mark.compat, pytest.mark.filterwarnings("default")]
@@ -100,7 +100,7 @@ def test_a_hooked_transformer(features: str) -> None:
     for length in (1, 7, 16):
         difference = logits(model, tokens(length)) - theirs(network, tokens(length))
         assert difference.abs().max() < 1e-3
-    assert isinstance(model.network, PrefixNetwork)
+    assert isinstance(model.network, CachedNetwork)
     assert all(parameter.requires_grad for parameter in network.parameters())  # left as it was
     check_by_enumeration(model, network)
 
@@ -111,7 +111,7 @@ def test_a_bridge_brings_its_tokenizer(family: str, tmp_path: Path) -> None:
     model = ls.load_model(network)
     assert model.tokenizer.single("c") == 3
     assert (logits(model, tokens()) - theirs(network, tokens())).abs().max() < 1e-4
-    assert isinstance(model.network, PrefixNetwork)
+    assert isinstance(model.network, CachedNetwork)
     check_by_enumeration(model, network)
 
 

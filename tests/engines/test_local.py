@@ -14,7 +14,7 @@ import torch
 
 from longshot.engines import LocalEngine, make_engine
 from longshot.errors import LongshotError
-from longshot.truth.shards import Runner
+from longshot.truth.shards import ShardRunner
 from longshot.truth.tally import KINDS, Span, Stream
 from tests.engines.work import complain, die, sleep, threads
 from tests.truth.toys import toy_cell
@@ -38,7 +38,7 @@ def endless_tasks(taken: list[int]) -> Iterator[tuple[int, Span]]:
 
 def test_two_workers_give_the_same_shards_as_one() -> None:
     """And they take items only as they become free: there may be no end of them."""
-    runner = Runner((toy_cell(),))
+    runner = ShardRunner((toy_cell(),))
     taken: list[int] = []
     results = LocalEngine(2).map(runner, endless_tasks(taken))
     together = {shard.span: shard.tally for _, shard in itertools.islice(results, 6)}

@@ -14,7 +14,7 @@ import torch
 from longshot.engines import LocalEngine, make_engine
 from longshot.engines.ray import RayEngine
 from longshot.errors import LongshotError
-from longshot.truth.shards import Runner
+from longshot.truth.shards import ShardRunner
 from longshot.truth.tally import KINDS, Span, Stream
 from tests.engines.work import DiesOnce, complain
 from tests.truth.toys import toy_cell
@@ -46,7 +46,7 @@ def tasks() -> list[tuple[int, Span]]:
 def test_ray_gives_the_same_shards_although_a_worker_is_killed(
     cluster: RayEngine, tmp_path: Path
 ) -> None:
-    runner, flag = Runner((toy_cell(),)), tmp_path / "killed"
+    runner, flag = ShardRunner((toy_cell(),)), tmp_path / "killed"
     alone = {shard.span: shard.tally for _, shard in LocalEngine(1).map(runner, tasks())}
     found = list(cluster.map(DiesOnce(runner, flag), tasks()))
     assert flag.exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from longshot.errors import LongshotError
-from longshot.truth.shards import Runner
+from longshot.truth.shards import ShardRunner
 from longshot.truth.tally import Shard, Span
 
 
@@ -37,7 +37,7 @@ def sleep(seconds: float) -> float:
 class DiesOnce:
     """Runs shards, but the worker of one of them is killed when it has half of it done."""
 
-    runner: Runner
+    runner: ShardRunner
     flag: Path
 
     def __call__(self, task: tuple[int, Span]) -> tuple[int, Shard]:

@@ -33,7 +33,7 @@ def replicate(
     """`count` independent estimates of one target; larger blocks, since toys are all overhead."""
     events = (ls.TokenIs(target),) * count
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("longshot.evaluate.evaluator.BLOCK", 1024)
+        patch.setattr("longshot.evaluate.passes.BLOCK", 1024)
         return method.estimate(Replicas(problem.model, problem.inputs, events, budget))
 
 

@@ -10,9 +10,8 @@ import torch
 import longshot as ls
 from longshot.errors import LongshotError
 from longshot.estimate import Job
-from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.methods.conditional import Conditional, Tally, Tree
-from longshot.numerics import log_interval
+from longshot.inputs import ProductInputs, TokenDistribution, Tree
+from longshot.methods.conditional import Conditional
 from tests.methods.enumerable import enumerated
 from tests.toys import toy_model
 
@@ -41,28 +40,6 @@ def test_the_mean_is_right_and_the_intervals_cover() -> None:
     covered = sum(low <= exact <= high for low, high in given)
     assert len(given) > 60
     assert 0.88 <= covered / len(given) <= 0.99
-
-
-def test_uneven_prefixes_need_the_stretch() -> None:
-    """Log-normal masses, four prefixes of five without a hit: plain intervals cover 85% of 492."""
-    problem, generator = enumerated(1), torch.Generator().manual_seed(0)
-    tree, draw = Tree(problem.model, problem.inputs), {"generator": generator}
-    given = covered = plainly = 0
-    for _ in range(1000):
-        tally = Tally(tree, ls.TokenIs(0), 200)
-        tally.mass = (1.5 * torch.randn(200, dtype=torch.float64, **draw) - 1.5**2 / 2 - 10).exp()
-        tally.mass[torch.rand(200, **draw) > 0.2] = 0
-        found, exact = Conditional()._mean(tally), 0.2 * math.exp(-10)
-        if "interval" in found:
-            error = found["standard_error"] / math.exp(found["log_probability"])
-            plain = log_interval(
-                found["log_probability"], error, found["effective_sample_size"] - 1
-            )
-            given += 1
-            covered += found["interval"][0] <= exact <= found["interval"][1]
-            plainly += plain[0] <= exact <= plain[1]
-    assert given > 400
-    assert plainly < 0.88 * given < 0.92 * given < covered
 
 
 def test_it_beats_plain_sampling_at_the_same_price() -> None:
@@ -94,13 +71,17 @@ def test_one_set_of_leaves_serves_all_targets_and_stays_within_the_budget() -> N
         assert alone.probability == answer.probability
         assert alone.witnesses == answer.witnesses
         tree = Tree(problem.model, problem.inputs)
-        call = problem.model.network.macs(problem.inputs.length)
-        assert answer.samples == BUDGET * call // tree.prefix_macs
+        unembedding = problem.model.unembedding.numel()
+        call = problem.model.network.macs(problem.inputs.length) + unembedding
+        assert answer.samples == BUDGET * call // tree.price()
         assert answer.shared_cost.forwards <= BUDGET
         leaves = answer.statistics["leaves"]
         assert leaves == answer.samples * tree.leaf.size
-        unembedding = leaves * problem.model.unembedding.numel()
-        assert answer.shared_cost.macs == answer.samples * tree.prefix_macs + unembedding
+        stem = problem.model.network.macs(tree.prefix_length)
+        grown = problem.model.network.extend_macs(tree.leaf.size, 1, tree.prefix_length)
+        total = answer.samples * (stem + grown) + leaves * unembedding
+        assert answer.shared_cost.macs == total
+        assert answer.shared_cost.macs <= BUDGET * call
     assert sum(answer.probability for answer in together) <= 1 + 1e-12
 
 
@@ -130,10 +111,11 @@ def test_a_target_that_never_occurs() -> None:
 def test_few_hits_give_no_interval_but_a_reason() -> None:
     problem = enumerated(1)
     (target,) = problem.targets(1e-3, 0.01)
-    answer = runs(target, 1, 2**8)[0]
-    assert answer.hits
-    assert answer.interval is None
-    assert "an interval needs 10" in str(answer.no_interval)
+    once = [run for run in runs(target, 20, 2**5) if run.hits == 1]
+    assert once
+    for answer in once:
+        assert answer.interval is None
+        assert "an interval needs 2" in str(answer.no_interval)
 
 
 def test_where_only_the_leaf_is_free_the_answer_is_exact() -> None:
@@ -159,5 +141,3 @@ def test_what_it_cannot_do_is_one_sentence() -> None:
     fixed = ProductInputs("still", [TokenDistribution.fixed(0)])
     with pytest.raises(LongshotError, match="nothing to enumerate"):
         ls.estimate(problem.model, fixed, 5, method="conditional", budget=9)
-    with pytest.raises(LongshotError, match="least_effective must be positive"):
-        Conditional(least_effective=0)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
+from collections.abc import Callable
 
 import pytest
-import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import longshot as ls
-from longshot.methods import METHODS, make_method, settings_of
-from longshot.models.gelu import GeluConfig, GeluTransformer
+from longshot.methods import METHODS, Method, make_method
+from longshot.models.gelu import GeluTransformer
+from longshot.testing import CHECKS
 from tests.methods.enumerable import Enumerated, enumerated
-from tests.toys import toy_model, toy_tokenizer
+from tests.toys import toy_model
 
 EXTRAPOLATING = {"gld", "qld"}
 SAMPLING = sorted(set(METHODS) - EXTRAPOLATING)
@@ -28,42 +27,17 @@ def ask(name: str, problem: Enumerated, event: int, **options: object) -> ls.Est
     return ls.estimate(problem.model, problem.inputs, event, method=name, **settings)
 
 
-def timeless(answer: ls.Estimate) -> ls.Estimate:
-    """An estimate without its cost: seconds vary, and what is shared depends on the neighbours."""
-    return dataclasses.replace(answer, cost=ls.Cost(), shared_cost=ls.Cost())
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@every_method
+def test_every_promise_is_kept(name: str, check: Callable[[Method], None]) -> None:
+    check(make_method(name, **OPTIONS.get(name, {})))
 
 
 @every_method
-def test_the_same_seed_gives_the_same_estimate(name: str) -> None:
-    problem = enumerated(6)
-    first, second, other = (ask(name, problem, 8, seed=seed) for seed in (3, 3, 4))
-    assert timeless(first) == timeless(second)
-    assert first.cost.macs == second.cost.macs
-    assert timeless(first) != timeless(other)
-
-
-@every_method
-def test_neighbours_do_not_matter(name: str) -> None:
-    """To the last bit, in a model whose widths are multiples of 16 as real ones' are."""
-    network = GeluTransformer(GeluConfig(2, 32, 2, 16, 64, 8, 32))
-    network.initialise(torch.Generator().manual_seed(0))
-    model = ls.Model("small", network.requires_grad_(False), toy_tokenizer(32), context=8)
-    inputs, events = enumerated(6).inputs, [11, 8, 4, 6, 0, 30]
-    options = {"method": name, "budget": BUDGET, **OPTIONS.get(name, {})}
-    together = ls.estimate_many(model, inputs, events, **options)
-    assert sum(answer.probability > 0 for answer in together) > 1
-    for event, answer in zip(events, together, strict=True):
-        alone = ls.estimate(model, inputs, event, **options)
-        assert timeless(answer) == timeless(alone)
-
-
-@every_method
-def test_the_budget_is_kept_and_the_cost_is_counted(name: str) -> None:
+def test_gradients_are_counted_where_they_are_taken(name: str) -> None:
     answer = ask(name, enumerated(6), 8)
     spent = answer.cost + answer.shared_cost
-    assert 0 < spent.forwards <= BUDGET
-    assert spent.backwards == (spent.forwards if METHODS[name].needs == "score" else 0)
-    assert spent.seconds > 0
+    assert spent.backwards == (spent.forwards if "score" in METHODS[name].needs else 0)
 
 
 @every_method
@@ -76,36 +50,6 @@ def test_multiply_accumulates_are_those_that_torch_counts(name: str) -> None:
         answer = ls.estimate(model, inputs, " but", **settings)
     spent = answer.cost + answer.shared_cost
     assert spent.macs == pytest.approx(counter.get_total_flops() / 2, rel=0.05)
-
-
-@every_method
-def test_the_global_random_state_is_untouched(name: str) -> None:
-    torch.manual_seed(7)
-    before = torch.get_rng_state()
-    ask(name, enumerated(6), 8)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-@every_method
-def test_settings_and_estimates_survive_a_round_trip(name: str) -> None:
-    method = make_method(name)
-    plain = json.loads(json.dumps(settings_of(method)))
-    assert make_method(name, **plain) == method
-    for event in (8, 1):  # one that occurs and one that never does
-        answer = ask(name, enumerated(6), event)
-        again = ls.Estimate.from_dict(json.loads(json.dumps(answer.to_dict(), allow_nan=False)))
-        assert again == answer
-
-
-@every_method
-def test_every_probability_has_an_error_or_a_reason(name: str) -> None:
-    for event in (11, 8, 4, 1):
-        answer = ask(name, enumerated(6), event)
-        assert (answer.interval is None) == (answer.no_interval is not None)
-        assert answer.standard_error is None or answer.standard_error > 0
-        if answer.interval is not None:
-            low, high = answer.interval
-            assert 0 <= low <= answer.probability <= high <= 1
 
 
 @pytest.mark.parametrize("name", SAMPLING)
@@ -142,40 +86,6 @@ def test_an_event_of_probability_one(name: str) -> None:
     assert answer.probability <= 1
     never = ls.estimate(certain, enumerated(6).inputs, 4, method=name, budget=BUDGET)
     assert never.log_probability < math.log(1e-6)
-
-
-@every_method
-def test_a_distribution_with_every_position_fixed(name: str) -> None:
-    """The right answer or one clear sentence."""
-    problem = enumerated(6)
-    tokens = [0, 1, 4, 3, 5, 6]
-    inputs = ls.ProductInputs("one", [ls.TokenDistribution.fixed(t) for t in tokens])
-    activation = problem.model.network.activation(problem.model.embed(torch.tensor([tokens])))
-    logits = activation @ problem.model.unembedding + problem.model.unembedding_bias
-    winner = int(logits.argmax())
-    try:
-        certain = ls.estimate(problem.model, inputs, winner, method=name, budget=BUDGET)
-        never = ls.estimate(problem.model, inputs, (winner + 1) % 12, method=name, budget=BUDGET)
-    except ls.LongshotError as error:
-        sentence = str(error)
-    else:
-        sentence = ""
-        assert certain.probability == pytest.approx(1)
-        assert never.probability == 0
-    assert len(sentence.splitlines()) <= 1
-
-
-@every_method
-def test_witnesses_are_inputs_that_hit(name: str) -> None:
-    problem = enumerated(6)
-    answer = ask(name, problem, 11)
-    for witness in answer.witnesses:
-        row = (problem.tokens == torch.tensor(witness.tokens)).all(1)
-        assert problem.output[row].tolist() == [11]
-        assert witness.log_prob == pytest.approx(math.log(float(problem.probability[row])))
-    probable = [witness.log_prob for witness in answer.witnesses]
-    assert probable == sorted(probable, reverse=True)
-    assert len({witness.tokens for witness in answer.witnesses}) == len(answer.witnesses)
 
 
 @pytest.mark.parametrize("name", ["itgis", "mhis"])

@@ -110,7 +110,7 @@ def test_tails_alone_give_the_walk_of_whole_inputs(
 ) -> None:
     """In sweeps or in any order; without putting back what was rejected, it is another walk."""
     tails = walked(positions, monkeypatch)
-    whole = walked(positions, monkeypatch, "longshot.evaluate.Evaluator.room")
+    whole = walked(positions, monkeypatch, "longshot.evaluate.passes.Pass.room")
     assert tails.tails.resumes
     assert not whole.tails.resumes
     assert torch.equal(tails.state.tokens, whole.state.tokens)
@@ -132,9 +132,9 @@ def test_the_ratio_is_the_corrected_one() -> None:
     score = walk.state.score[0] / temperature
     log_pi = (problem.probability.log() + score).log_softmax(0)
     hit = problem.output == 8
-    right, _ = ratio((log_pi - score)[None], hit[None])
+    right, _ = ratio((log_pi - score)[None], hit[None].double())
     assert math.exp(right) == pytest.approx(problem.exact(8), rel=1e-10)
-    inverted, _ = ratio((log_pi + score)[None], hit[None])
+    inverted, _ = ratio((log_pi + score)[None], hit[None].double())
     assert abs(math.exp(inverted) / problem.exact(8) - 1) > 0.1
 
 
@@ -165,14 +165,14 @@ def test_ratio_matches_plain_arithmetic_and_never_overflows() -> None:
     generator = torch.Generator().manual_seed(0)
     log_weight = torch.randn(6, 50, generator=generator, dtype=torch.float64)
     hit = torch.rand(6, 50, generator=generator) < 0.3
-    log_p, error = ratio(log_weight, hit)
+    log_p, error = ratio(log_weight, hit.double())
     w = log_weight.exp()
     above, below = (w * hit).sum(1), w.sum(1)
     p = above.sum() / below.sum()
     variance = 6 / 5 * ((above - p * below) ** 2).sum() / below.sum() ** 2
     assert math.exp(log_p) == pytest.approx(float(p))
     assert error == pytest.approx(float(variance.sqrt() / p))
-    far, far_error = ratio(log_weight + torch.where(hit, -1e6, 0.0), hit)
+    far, far_error = ratio(log_weight + torch.where(hit, -1e6, 0.0), hit.double())
     assert -1e6 - 10 < far < -1e6 + 10
     assert far_error is not None
 
@@ -191,7 +191,7 @@ def test_the_estimate_is_right_and_its_intervals_cover(temperature: float) -> No
             given + runs.given,
             covered + runs.covered,
         )
-    assert 0.88 <= covered / given <= 0.99
+    assert covered >= 0.88 * given  # 8 of 8 starts prove little, so mostly more than 95%
     assert given >= 0.6 * enough
 
 
@@ -202,18 +202,19 @@ def test_the_interval_reaches_down_by_what_the_chains_left_behind() -> None:
     walk = Walk(job, MHIS(temperature=2.0), 8)
     generator = torch.Generator().manual_seed(0)
     log_weight = torch.rand(400, 1, 8, generator=generator, dtype=torch.float64)
-    walk.scores, walk.hits = list(-2 * log_weight), list(log_weight < 0.2)
+    walk.scores, walk.grades = list(-2 * log_weight), list((log_weight < 0.2).double())
     lengths = []
     for heavy in (0, 3):
         walk.start = -2 * torch.tensor([[1.1] * heavy + [0.9] * (8 - heavy)], dtype=torch.float64)
         answer = walk.answer(0, 400, 0.0)
         assert answer.statistics["starts_reached"] == 8 - heavy
         assert answer.interval is not None
+        assert answer.standard_error is not None
         lengths.append([abs(math.log(end) - answer.log_probability) for end in answer.interval])
-    assert lengths[0][0] == pytest.approx(lengths[0][1])
-    assert lengths[1][1] == pytest.approx(lengths[0][1])
-    limit = -math.log(stats.binomtest(5, 8).proportion_ci(0.95, method="exact").low)
-    assert lengths[1][0] == pytest.approx(math.hypot(lengths[0][0], limit))
+        limit = -math.log(stats.beta.ppf(0.025, 8.5 - heavy, 0.5 + heavy))
+        reach = stats.t.ppf(0.975, 7) * answer.standard_error / answer.probability
+        assert lengths[-1][0] == pytest.approx(math.hypot(reach, limit))
+    assert lengths[1][1] == pytest.approx(lengths[0][1])  # the upper end knows nothing of it
 
 
 @pytest.mark.parametrize("blind", [False, True])
@@ -230,9 +231,7 @@ def test_the_starts_tell_of_a_region_that_all_chains_miss(
         assert len(low) >= 10
         assert sum(end > exact for end in low) > 0.8 * len(low)
         return
-    assert not any(end > exact for end in low)
-    reasons = [run.no_interval or "" for run in runs]
-    assert sum("inputs that they started from: raise" in reason for reason in reasons) >= 8
+    assert sum(end > exact for end in low) <= 0.1 * len(low)  # 19 of 20 in the long run
     reached = [run.statistics["starts_reached"] for run in runs]
     assert 0.2 * 8 < sum(reached) / len(reached) < 0.6 * 8
 

@@ -7,9 +7,9 @@ import math
 import pytest
 
 import longshot as ls
+from longshot.intervals import log_interval
 from longshot.methods.itgis import ITGIS
 from longshot.methods.mhis import MHIS
-from longshot.numerics import log_interval
 from tests.methods.replicas import Replicas, Summary, summarise
 
 TARGETS = ["quence", "ers", "r"]  # of probability 1e-3 to 3e-3, known to half a per cent
@@ -40,12 +40,12 @@ def test_itgis_is_unbiased_and_its_intervals_cover() -> None:
     assert 0.88 <= covered / given <= 0.99
 
 
-def test_mhis_gives_no_interval_that_it_cannot_keep() -> None:
-    """Chains of 256 steps over 32 positions have not mixed, and they say so."""
-    runs, exact, _ = runs_of(MHIS(temperature=1.0, chains=8), "quence", 8 * 256, count=10)
+def test_mhis_seldom_gives_an_interval_where_its_chains_have_not_mixed() -> None:
+    """Chains of 256 steps over 32 positions; what is given must hold."""
+    runs, _, _ = runs_of(MHIS(temperature=1.0, chains=8), "quence", 8 * 256, count=10)
     assert runs.enough >= 8
-    assert not runs.given
-    assert abs(math.log(runs.mean / exact)) > math.log(3)  # which is why
+    assert runs.given <= 0.5 * runs.enough
+    assert runs.covered == runs.given
 
 
 def test_mhis_covers_where_its_chains_get_round() -> None:

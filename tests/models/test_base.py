@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.models import Model, PrefixNetwork
+from longshot.models import CachedNetwork, Model
 from tests.toys import toy_model, toy_network, toy_tokenizer
 
 
@@ -17,7 +17,7 @@ def test_sizes_and_embedding() -> None:
     assert (model.vocab_size, model.width, model.context) == (9, 7, 8)
     tokens = torch.tensor([[0, 3], [8, 1]])
     assert torch.equal(model.embed(tokens), model.network.embedding[tokens])
-    assert isinstance(model.network, PrefixNetwork)
+    assert isinstance(model.network, CachedNetwork)
 
 
 def test_logits_of_the_parts_are_the_network_s() -> None:
@@ -66,6 +66,6 @@ class WithoutBias:
 def test_a_network_without_bias_or_cache() -> None:
     model = Model("bare", WithoutBias(torch.eye(3), torch.eye(3)), toy_tokenizer(3), context=4)
     assert torch.equal(model.unembedding_bias, torch.zeros(3))
-    assert not isinstance(model.network, PrefixNetwork)
+    assert not isinstance(model.network, CachedNetwork)
     other = Model("bare", WithoutBias(torch.eye(3), 2 * torch.eye(3)), toy_tokenizer(3), context=4)
     assert model.fingerprint != other.fingerprint

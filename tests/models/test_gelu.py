@@ -80,6 +80,15 @@ def test_last_position_equals_full_pass(layers: int, attention_only: bool, posit
     assert difference(last, full_pass(network, tokens)) < 1e-5
 
 
+def remembered(network: GeluTransformer, tokens: Tensor, room: int = 0) -> list[Tensor]:
+    """The memory of prefixes, with zeros where there is more room than they need."""
+    memory = network.memory(len(tokens), max(room, tokens.shape[1]))
+    for layer in memory:
+        layer.zero_()
+    network.resume(network.embedding[tokens], memory, 0)
+    return memory
+
+
 @shapes
 @pytest.mark.parametrize("tail", [1, 2, 3])
 @pytest.mark.parametrize("continuations", [1, 5])
@@ -88,8 +97,10 @@ def test_prefix_and_extension_equal_full_pass(
 ) -> None:
     network = toy_network(layers, layers=layers, attention_only=attention_only)
     prefixes, tails = draw(8, 3, 4), draw(8, 3, continuations, tail, seed=2)
-    cache = network.prefix(network.embedding[prefixes])
-    extended = network.extend(cache, network.embedding[tails])
+    memory = remembered(network, prefixes, room=9)
+    before = [layer.clone() for layer in memory]
+    extended = network.extend(network.embedding[tails], memory, 4)
+    assert all(torch.equal(a, b) for a, b in zip(memory, before, strict=True))
     whole = torch.cat([prefixes[:, None].expand(-1, continuations, -1), tails], dim=2)
     assert difference(extended.flatten(0, 1), full_pass(network, whole.flatten(0, 1))) < 1e-5
 
@@ -97,8 +108,8 @@ def test_prefix_and_extension_equal_full_pass(
 def test_a_prefix_of_one_token() -> None:
     network = toy_network()
     tokens = draw(8, 5, 2)
-    cache = network.prefix(network.embedding[tokens[:, :1]])
-    extended = network.extend(cache, network.embedding[tokens[:, None, 1:]])
+    memory = remembered(network, tokens[:, :1])
+    extended = network.extend(network.embedding[tokens[:, None, 1:]], memory, 1)
     assert difference(extended[:, 0], full_pass(network, tokens)) < 1e-5
 
 
@@ -110,7 +121,8 @@ def test_the_shipped_shape_agrees_too(layers: int, generator: torch.Generator) -
     tokens = draw(4096, 16, 33)
     full, embedded = full_pass(network, tokens), network.embedding[tokens]
     assert difference(network.activation(embedded), full) < 1e-5
-    extended = network.extend(network.prefix(embedded[:, :-2]), embedded[:, None, -2:])
+    memory = remembered(network, tokens[:, :-2])
+    extended = network.extend(embedded[:, None, -2:], memory, 31)
     assert difference(extended[:, 0], full) < 1e-5
 
 
@@ -131,14 +143,12 @@ def test_gradients_agree_with_finite_differences(layers: int, attention_only: bo
     assert torch.autograd.gradcheck(network.activation, embedded)
 
 
-def test_gradients_flow_through_the_cache() -> None:
-    network = toy_network(5, dtype=torch.float64)
-    embedded = network.embedding[draw(8, 2, 5)].requires_grad_()
-
-    def both(x: Tensor) -> Tensor:
-        return network.extend(network.prefix(x[:, :3]), x[:, None, 3:])
-
-    assert torch.autograd.gradcheck(both, embedded)
+@shapes
+def test_continuations_have_gradients_too(layers: int, attention_only: bool) -> None:
+    network = toy_network(5, layers=layers, attention_only=attention_only, dtype=torch.float64)
+    memory = remembered(network, draw(8, 2, 3))
+    tails = network.embedding[draw(8, 2, 3, 2)].requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: network.extend(x, memory, 3), tails)
 
 
 def counted(function: object, *arguments: object) -> int:
@@ -172,15 +182,11 @@ def test_macs_are_those_of_both_passes(
 
 @shapes
 @pytest.mark.parametrize("tail", [1, 3])
-def test_macs_are_those_of_a_prefix_and_a_leaf(
-    layers: int, attention_only: bool, tail: int
-) -> None:
+def test_macs_are_those_of_a_continuation(layers: int, attention_only: bool, tail: int) -> None:
     network = toy_network(layers=layers, attention_only=attention_only)
-    prefixes = network.embedding[draw(8, 2, 5)]
-    assert network.prefix_macs(5) * 2 == counted(network.prefix, prefixes)
     leaves = network.embedding[draw(8, 2, 3, tail)]
-    price = counted(network.extend, network.prefix(prefixes), leaves)
-    assert network.leaf_macs(tail, prefix=5) * 6 == price
+    price = counted(network.extend, leaves, remembered(network, draw(8, 2, 5)), 5)
+    assert network.extend_macs(3, tail, prefix=5) * 2 == price
 
 
 def test_initialise_is_given_by_its_generator() -> None:
@@ -204,8 +210,8 @@ def test_initialise_is_given_by_its_generator() -> None:
 @pytest.mark.parametrize(("prefix", "tail"), [(7, 2), (8, 1), (3, 9)])
 def test_past_the_context_is_an_error_not_a_broadcast(prefix: int, tail: int) -> None:
     network = toy_network(context=8)
-    cache = network.prefix(network.embedding[draw(8, 2, prefix)])
+    memory = remembered(network, draw(8, 2, prefix))
     with pytest.raises(LongshotError, match=f"{prefix + tail} tokens, but the model's context"):
-        network.extend(cache, network.embedding[draw(8, 2, 1, tail)])
+        network.extend(network.embedding[draw(8, 2, 1, tail)], memory, prefix)
     with pytest.raises(LongshotError, match="context is 8"):
         network.activation(torch.zeros(1, prefix + tail, 8))

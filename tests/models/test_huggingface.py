@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -16,8 +17,10 @@ from torch import Tensor
 
 import longshot as ls
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.models import Model, PrefixNetwork, SizedNetwork, in_blocks
-from longshot.models.decoder import DecoderNetwork
+from longshot.models import CachedNetwork, Model, SizedNetwork, in_blocks
+from longshot.models.decoder import DecoderNetwork, KeysValues
+from longshot.models.decoder_check import checked_network
+from longshot.models.huggingface import HuggingFaceDecoder, frozen
 from tests.methods.enumerable import Enumerated
 from tests.models.hf_models import CONTEXT, FAMILIES, VOCAB, hf_model, hf_tokenizer
 
@@ -93,20 +96,45 @@ def test_a_cached_prefix_changes_nothing(family: str, cut: int) -> None:
     """Two continuations of each of three prefixes; windows of three are shorter than most."""
     model, inputs = loaded(family), tokens(10, 3)
     network: Any = model.network
-    assert isinstance(network, PrefixNetwork)
+    assert isinstance(network, CachedNetwork)
     other = inputs.roll(1, 0)[:, cut:]
     whole = torch.stack([inputs, torch.cat([inputs[:, :cut], other], 1)], 1)
     with torch.no_grad():
-        prefix = network.prefix(model.embed(inputs[:, :cut]))
-        kept = copy.deepcopy(prefix.layers)
+        memory = network.memory(3, 10)
+        for layer in memory:
+            layer.fill_(99)  # of no use behind what is known
+        network.resume(model.embed(inputs[:, :cut]), memory, 0)
+        kept = copy.deepcopy(memory)
         tails = model.embedding[torch.stack([inputs[:, cut:], other], 1)]
-        found = network.extend(prefix, tails)
+        found = network.extend(tails, memory, cut)
         plain = network.activation(model.embed(whole.flatten(0, 1)))
         assert (found.flatten(0, 1) - plain).abs().max() < 1e-4
-        again = network.extend(prefix, tails.flip(1)).flip(1)  # what the cache holds is not used up
+        again = network.extend(tails.flip(1), memory, cut).flip(1)  # the memory is not used up
     assert torch.allclose(again, found, atol=1e-5)
-    for before, after in zip(kept, prefix.layers, strict=True):
-        assert torch.equal(before[0], after[0])
+    assert all(torch.equal(a, b) for a, b in zip(kept, memory, strict=True))
+
+
+@families
+@pytest.mark.parametrize("start", [0, 1, 4, 9])
+def test_inputs_that_change_go_on_from_a_memory(family: str, start: int) -> None:
+    """Values and gradients are those of whole inputs, and the memory those of the new ones."""
+    model, inputs = loaded(family), tokens(10, 3)
+    network: Any = model.network
+    changed = torch.cat([inputs[:, :start], inputs.roll(1, 0)[:, start:]], 1)
+    memory, expected = network.memory(3, 10), network.memory(3, 10)
+    with torch.no_grad():
+        network.resume(model.embed(inputs), memory, 0)
+        network.resume(model.embed(changed), expected, 0)
+    whole = model.embed(changed).requires_grad_()
+    tail = model.embed(changed[:, start:]).requires_grad_()
+    plain, resumed = network.activation(whole), network.resume(tail, memory, start)
+    (slope,) = torch.autograd.grad(plain.square().sum(), whole)
+    (ours,) = torch.autograd.grad(resumed.square().sum(), tail)
+    assert (resumed - plain).abs().max() < 1e-4
+    assert slope[:, start:].abs().max() > 0.1
+    assert (ours - slope[:, start:]).abs().max() < 1e-4 * slope.abs().max()
+    for layer, right in zip(memory, expected, strict=True):
+        torch.testing.assert_close(layer, right, rtol=1e-4, atol=1e-4)
 
 
 @cache
@@ -204,10 +232,49 @@ def test_a_model_in_training_is_used_without_dropout_and_left_as_it_is() -> None
 def test_a_recurrent_model_has_no_prefix_cache_and_says_so() -> None:
     theirs = hf_model("Mamba", intermediate_size=32)
     model = ls.load_model(theirs, tokenizer=hf_tokenizer())
-    assert not isinstance(model.network, PrefixNetwork)
+    assert not isinstance(model.network, CachedNetwork)
     assert torch.allclose(our_logits(model, tokens(6)), their_logits(theirs, tokens(6)), atol=1e-4)
     with pytest.raises(ls.LongshotError, match="no prefix cache"):
         ls.estimate(model, problem("GPT2").inputs, 3, method="conditional", budget=64)
+
+
+class OffByOne(HuggingFaceDecoder):
+    """A cache that gives every row the keys and values of another."""
+
+    def cache(self, layers: Sequence[KeysValues] = (), rows: int = 0) -> Any:
+        return super().cache([(keys.roll(1, 0), values.roll(1, 0)) for keys, values in layers])
+
+
+class FirstPositions(HuggingFaceDecoder):
+    """Behind a cache, tokens take the positions that they would have without it."""
+
+    def hidden(self, embedded: Tensor, cache: Any = None) -> Tensor:
+        at = torch.arange(embedded.shape[1])[None]
+        last: Tensor = self.model.get_decoder()(
+            inputs_embeds=embedded, past_key_values=cache, position_ids=at
+        ).last_hidden_state
+        return last
+
+
+class FlatBehindACache(HuggingFaceDecoder):
+    """The right values, but half of their gradient is lost where there is a cache."""
+
+    def hidden(self, embedded: Tensor, cache: Any = None) -> Tensor:
+        if cache is not None and cache.get_seq_length():
+            embedded = embedded / 2 + embedded.detach() / 2
+        return super().hidden(embedded, cache)
+
+
+@pytest.mark.parametrize("decoder", [OffByOne, FirstPositions, FlatBehindACache])
+def test_a_cache_that_disagrees_is_no_capability(decoder: type[HuggingFaceDecoder]) -> None:
+    model = frozen(copy.deepcopy(hf_model("Llama")))
+    assert isinstance(checked_network(HuggingFaceDecoder(model, "right"), "right"), CachedNetwork)
+    network = checked_network(decoder(model, "wrong"), "wrong")
+    assert not isinstance(network, CachedNetwork)
+    embedded = network.embedding[tokens(6)]
+    assert (
+        network.activation(embedded) - loaded("Llama").network.activation(embedded)
+    ).abs().max() < 1e-5
 
 
 def test_macs_follow_the_weights() -> None:
@@ -216,7 +283,8 @@ def test_macs_follow_the_weights() -> None:
     width, inner, mlp = 16, 12, 24
     layer = width * (inner + 2 * 6) + inner * width + 3 * width * mlp
     assert network.macs(4) == 4 * 2 * (layer + 2 * inner * 4)
-    assert network.leaf_macs(1, prefix=3) == 2 * (layer + 2 * inner * 4)
+    assert network.macs(1, prefix=3) == 2 * (layer + 2 * inner * 4)
+    assert network.extend_macs(5, 1, prefix=3) == 5 * network.macs(1, prefix=3)
 
 
 def test_batches_are_sized_to_the_memory() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 from torch.utils.flop_counter import FlopCounterMode
 
-from longshot.models.products import LEAST, ONEDNN, Linear, dense
+from longshot.models.products import LEAST, ONEDNN, dense, product
 
 here = pytest.mark.skipif(ONEDNN is None, reason="torch was built without oneDNN")
 SHAPES = [(64, 64), (64, 192), (256, 64), (48, 96), (512, 512), (17, 31)]
@@ -67,18 +67,21 @@ def test_the_share_of_an_input_decides_and_not_how_many_there_are(
 
 
 @here
-def test_what_is_differentiated_or_learns_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch)
-    layer, x = Linear(64, 192), torch.randn(64, 33, 64, requires_grad=True)
-    layer(x).sum().backward()
-    assert x.grad is not None
-    assert layer.weight.grad is not None
-    layer.requires_grad_(False)
-    layer(x).sum().backward()
+@pytest.mark.parametrize("learning", [0, 1, 2])
+def test_what_is_differentiated_is_left_to_torch(
+    monkeypatch: pytest.MonkeyPatch, learning: int
+) -> None:
+    """Be it the input, the weight or the bias."""
+    calls, given = counted(monkeypatch), factors(66, 64, 192)
+    given[learning].requires_grad_()
+    y = product(*given, LEAST)
+    (gradient,) = torch.autograd.grad(y.square().sum(), given[learning])
+    (expected,) = torch.autograd.grad(linear(*given).square().sum(), given[learning])
+    assert torch.equal(gradient, expected)
     assert calls == []
     with torch.no_grad():
-        torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
-    assert calls == [64]
+        torch.testing.assert_close(product(*given, LEAST), y.detach())
+    assert calls == [66]
 
 
 def test_without_onednn_torch_makes_the_dense(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from longshot.estimate import Cost, Estimate, Witness
-from longshot.report.evidence import Evidence, Outcome
+from longshot.report.evidence import Evidence
 from longshot.report.page import page
 from longshot.study.fits import LeaveOneOut
 from longshot.study.losses import ITAKURA_SAITO, SQUARED_LOG
 from longshot.study.results import Run
-from longshot.study.scores import CellScore
+from longshot.study.scores import CellScore, Coverage, LossName, LossScore
 from longshot.study.store import Chosen, Key, Row, Target, Tuned
 from longshot.study.summary import CONSTANT, Scored
 
@@ -125,11 +125,10 @@ def make_evidence(run: Run) -> Evidence:
     for model, inputs in run.cells:
         targets = run.chosen["run", model, inputs].targets
         for label in (CONSTANT, *methods):
-            pairs = [(t, None) for t in targets]
-            if label != CONSTANT:
-                pairs = run.estimates(model, inputs, label)
-            scored = Scored(model, inputs, label, tuple(pairs), _score(pairs))
-            outcomes[model, inputs, label] = Outcome(scored)
+            answers = [] if label == CONSTANT else run.estimates(model, inputs, label)
+            pairs = answers or [(t, None) for t in targets]
+            scored = Scored(model, inputs, label, tuple(answers), _score(pairs))
+            outcomes[model, inputs, label] = scored
     return Evidence(
         run, tuple(run.study["models"]), tuple(run.study["inputs"]), (CONSTANT, *methods), outcomes
     )
@@ -145,30 +144,22 @@ def _score(pairs: Sequence[tuple[Target, Estimate | None]]) -> CellScore:
     log_p = np.log([target.probability for target, _ in pairs])
     relative = np.array([target.standard_error / target.probability for target, _ in pairs])
     level = float(ITAKURA_SAITO.log_constant(log_p))
-    hit = np.array([e is not None and e.probability > 0 for _, e in pairs])
     log_q = np.array([e.log_probability if e and e.probability > 0 else level for _, e in pairs])
     log_q = np.clip(log_q, log_p - 2, log_p + 2)
-    left_out = [
-        LeaveOneOut(loss(log_p, log_q), log_q, np.zeros(len(pairs), dtype=bool))
-        for loss in (ITAKURA_SAITO, SQUARED_LOG)
-    ]
-    given = [e for _, e in pairs if e is not None and e.interval]
+    square = float((relative**2).mean())
+    losses: dict[LossName, LossScore] = {}
+    for name, loss, floor in (("is", ITAKURA_SAITO, square / 2), ("log", SQUARED_LOG, square)):
+        lost = loss(log_p, log_q)
+        mean, none = float(lost.mean()), np.zeros(len(pairs), dtype=bool)
+        left_out = LeaveOneOut(lost, log_q, lost, none)
+        losses[name] = LossScore(mean, mean, 0, None, mean, floor, None, left_out)
+    given = sum(e is not None and e.interval is not None for _, e in pairs)
     return CellScore(
         targets=len(pairs),
         unjudged=0,
-        is_loss=float(left_out[0].losses.mean()),
-        is_loss_raw=None,
-        log_mse=float(left_out[1].losses.mean()),
-        log_mse_raw=None,
-        zeros=float(1 - hit.mean()),
-        noise_floor=float((relative**2).mean() / 2),
-        noise_floor_log=float((relative**2).mean()),
-        coverage=0.9 if given else None,
-        intervals=len(given) / len(pairs),
-        is_fit=None,
-        log_fit=None,
-        is_left_out=left_out[0],
-        log_left_out=left_out[1],
+        losses=losses,
+        zeros=sum(e is not None and not e.probability for _, e in pairs),
+        coverage=Coverage(given, round(0.9 * given)),
         judged=np.ones(len(pairs), dtype=bool),
         log_p=log_p,
         log_fitted=log_q,

@@ -13,13 +13,13 @@ def test_gathering_is_scoring() -> None:
     run = make_run(("m",), ("hex", "icl"), ("naive", "itgis"), 6)
     shares: list[float] = []
     evidence = gather(run, shares.append)
-    assert shares == [0.5, 1.0]
+    assert shares == [0.0, 0.5, 1.0]
     assert evidence.labels == (CONSTANT, "naive", "itgis")
     for scored in score_run(run):
         outcome = evidence.outcome(scored.model, scored.inputs, scored.method)
         assert outcome is not None
-        assert outcome.loss("is") == scored.score.is_loss
-        assert outcome.loss("log") == scored.score.log_mse
+        assert outcome.loss("is") == scored.score.losses["is"].mean
+        assert outcome.loss("log") == scored.score.losses["log"].mean
 
 
 def test_a_shared_stage_is_paid_once_or_by_each() -> None:

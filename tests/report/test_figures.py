@@ -79,6 +79,10 @@ def test_one_look_a_label_and_none_twice() -> None:
     every = [*LOOKS.values(), *SPARE]
     assert len({look.colour for look in every}) == len({look.mark for look in every}) == len(every)
     assert looks(["mine", "itgis"])["itgis"] == looks(["itgis"])["itgis"] == LOOKS["itgis"]
+    foreign = looks([*LOOKS, *(f"mine-{n}" for n in range(20))])
+    assert len({look.colour for look in foreign.values()}) == len(foreign)
+    assert len({look.on_dark for look in foreign.values()}) == len(foreign)
+    assert foreign["mine-0"] == looks(["mine-0", "itgis"])["mine-0"] == SPARE[0]
 
 
 def test_matplotlib_is_left_as_it_was() -> None:

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshot.report.evidence import Evidence
-from longshot.report.grids import Entry, Grid, as_html, as_latex, as_markdown
+from longshot.report.evidence import Evidence, gather
+from longshot.report.grids import Field, Grid, as_html, as_latex, as_markdown
 from longshot.report.tables import halves, losses, summary, tables
+from longshot.report.words import answer
+from longshot.study.summary import missing_methods
 from tests.report.synthetic import make_evidence, make_run
 
 
@@ -69,6 +71,41 @@ def test_a_method_that_ran_on_a_part_is_marked_and_never_bold(evidence: Evidence
     )
 
 
+def test_every_table_of_fitted_losses_says_what_its_bound_did() -> None:
+    evidence = gather(make_run(("m",), ("hex", "caps"), ("naive", "itgis"), 12))
+    for name in ("summary-is", "loss-is-m", "halves-is"):
+        (grid,) = (grid for grid in tables(evidence) if grid.name == name)
+        moved = sum(o.score.losses["is"].clipped for o in evidence.outcomes.values())
+        assert f"{moved} of {2 * 3 * 12} were moved" in grid.note
+        assert "which the paper does not do" in grid.note
+    (grid,) = (grid for grid in tables(evidence) if grid.name == "unfitted-is")
+    for row, label in zip(grid.rows, ("naive", "itgis"), strict=True):
+        cells = [cell.score for cell in evidence.scored("m", label)]
+        zeros = sum(score.zeros for score in cells)
+        assert [entry.value for entry in row[2:5]] == [
+            24, sum(score.losses["is"].clipped for score in cells), zeros
+        ]  # fmt: skip
+        assert (row[-1].value == row[-2].value) == (zeros == 0)
+    zeros = sum(cell.score.zeros for cell in evidence.scored())
+    assert f"leaves out the estimates of zero, {zeros} of 48" in grid.note
+
+
+def test_coverage_in_the_table_is_counted_over_all_distributions(evidence: Evidence) -> None:
+    (grid,) = (grid for grid in tables(evidence) if grid.name == "intervals")
+    assert "No interval at all: gld, qld." in grid.note
+    for row in grid.rows:
+        found = evidence.scored(row[0].text, row[1].text)
+        counts = [sum(c) for c in zip(*(cell.score.coverage for cell in found), strict=True)]
+        assert [row[4].value, row[5].value] == counts
+        assert row[6].value == (counts[1] / counts[0] if counts[0] else None)
+
+
+def test_a_method_that_is_not_installed_is_reported_and_said() -> None:
+    evidence = gather(make_run(("m",), ("hex",), ("itgis", "foreign"), 8))
+    assert any("a·x^c + b: foreign." in detail for detail in answer(evidence).details)
+    assert missing_methods(make_run(("m",), ("hex",), ("itgis", "gld"), 2)) == ""
+
+
 def test_halves_stand_apart_only_where_there_are_both(evidence: Evidence) -> None:
     names = {grid.name for grid in tables(evidence)}
     assert {"halves-is", "halves-log", "temperatures", "cost", "intervals"} <= names
@@ -89,7 +126,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20)
 
 @given(texts)
 def test_any_text_stays_in_its_field(text: str) -> None:
-    grid = Grid("g", text, text, ("a", text), ((Entry(text), Entry(text, 1.0, text, True)),))
+    grid = Grid("g", text, text, ("a", text), ((Field(text), Field(text, 1.0, text, True)),))
     lines = as_markdown(grid).split("\n")
     table = [line for line in lines if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", re.sub(r"\\\\", "", line))) for line in table} == {3}

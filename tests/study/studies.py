@@ -8,7 +8,7 @@ from typing import Any
 
 from longshot.engines import LocalEngine
 from longshot.estimate import Cost, Estimate
-from longshot.study import Progress, Spec, load_run, parse_spec, run_study
+from longshot.study import Spec, StudyStatus, load_run, parse_spec, run_study
 from longshot.study.results import FILE
 from longshot.study.store import RunStore
 
@@ -47,7 +47,7 @@ def small(old: str = "", new: str = "") -> Spec:
     return parse_spec(SMALL.replace(old, new) if old else SMALL)
 
 
-def run(folder: Path, spec: Spec | None = None, **options: Any) -> Progress:
+def run(folder: Path, spec: Spec | None = None, **options: Any) -> StudyStatus:
     return run_study(spec or small(), folder, options.pop("engine", ONE), **options)
 
 

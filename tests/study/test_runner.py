@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import random
-import signal
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from longshot.engines import LocalEngine, make_engine
+from longshot.engines import make_engine
 from longshot.errors import LongshotError
 from longshot.estimate import Estimate, Job
 from longshot.methods import METHODS, Method
 from longshot.methods.itgis import ITGIS
 from longshot.methods.naive import Naive
 from longshot.study import load_run
-from longshot.study.batches import Batch
-from longshot.study.progress import Progress
+from longshot.study.batches import StudyBatch
+from longshot.study.progress import StudyStatus
 from longshot.study.results import FILE
 from longshot.study.store import Key, Row, RunStore
+from tests.kills import killed
 from tests.study.studies import ONE, SMALL, content, run, small
 
 
@@ -77,36 +73,16 @@ def test_running_again_runs_nothing(whole: Path) -> None:
     assert content(whole) == before
 
 
-def kill_at_random(folder: Path, delay: float) -> bool:
-    """Run the study in a process of its own and kill -9 it; False if it was done before."""
-    process = multiprocessing.get_context("fork").Process(target=run, args=(folder,))
-    process.start()
-    time.sleep(delay)
-    alive = process.is_alive()
-    if alive and process.pid is not None:
-        os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    return alive
-
-
-def test_killed_ten_times_it_ends_where_an_uninterrupted_run_does(
+def test_killed_at_any_statement_it_ends_where_an_uninterrupted_run_does(
     whole: Path, tmp_path: Path
 ) -> None:
-    began = time.monotonic()
-    run(tmp_path / "timed")
-    needed = time.monotonic() - began
-    expected, folder = content(whole), tmp_path / "killed"
-    clock, kills, partial, rounds = random.Random(3), 0, 0, 0
-    while kills < 10:
-        kills += kill_at_random(folder, clock.uniform(0, needed / 2))
-        if (folder / FILE).is_file() and load_rows(folder) == len(expected[0]):
-            rounds += 1  # done before the last kill: begin again
-            folder = tmp_path / f"killed-{rounds}"
-        else:
-            partial += load_rows(folder) > 0
-    run(folder)
-    assert partial > 0
-    assert content(folder) == expected
+    expected, partial = content(whole), 0
+    for statement in (3, 40, 60, 62, 63, 80):
+        assert killed(lambda: run(tmp_path), statement)
+        partial += 0 < load_rows(tmp_path) < len(expected[0])
+    run(tmp_path)
+    assert partial > 2
+    assert content(tmp_path) == expected
 
 
 def load_rows(folder: Path) -> int:
@@ -117,14 +93,18 @@ def load_rows(folder: Path) -> int:
         return 0
 
 
-def test_two_workers_give_the_same_rows(whole: Path, tmp_path: Path) -> None:
-    run(tmp_path, engine=LocalEngine(2))
-    assert content(tmp_path) == content(whole)
-
-
-def test_ray_gives_the_same_rows(whole: Path, tmp_path: Path) -> None:
-    run(tmp_path, engine=make_engine("ray", 2))
-    assert content(tmp_path) == content(whole)
+@pytest.mark.parametrize(
+    ("engine", "only"),
+    [
+        ("local", "method=naive,qld inputs=hex"),
+        pytest.param("local", "", marks=pytest.mark.long),
+        pytest.param("ray", "", marks=pytest.mark.long),
+    ],
+)
+def test_two_workers_give_the_same_rows(tmp_path: Path, engine: str, only: str) -> None:
+    run(tmp_path / "two", engine=make_engine(engine, 2), only=only)
+    run(tmp_path / "one", only=only)
+    assert content(tmp_path / "two") == content(tmp_path / "one")
 
 
 def test_parts_in_any_order_and_any_batches_make_the_whole(whole: Path, tmp_path: Path) -> None:
@@ -141,6 +121,23 @@ def test_tuning_first_and_running_later_make_the_whole(whole: Path, tmp_path: Pa
     assert len(load_run(tmp_path).tuned) == 4
     run(tmp_path)
     assert content(tmp_path) == content(whole)
+
+
+def test_tuning_first_changes_no_target_where_the_ranges_overlap(tmp_path: Path) -> None:
+    """Tuning takes what the run's targets leave, and as many as it asked for."""
+    spec = small("temperatures = [0.5, 1.0]", "temperatures = [0.5, 1.0]\nlow = 0.0\nhigh = 1e-4")
+    for name, orders in {"one": [("tune", "run")], "two": [("tune",), ("run",)]}.items():
+        for stages in orders:
+            run(tmp_path / name, spec, only="inputs=hex method=naive,itgis", stages=stages)
+    alone, after = content(tmp_path / "one"), content(tmp_path / "two")
+    assert alone == after
+    chosen = load_run(tmp_path / "one").chosen
+    judged, tuned = (
+        {target.token for target in chosen[stage, "mini-1l", "hex"].targets}
+        for stage in ("run", "tune")
+    )
+    assert len(judged) == len(tuned) == 3
+    assert not judged & tuned
 
 
 def test_one_target_alone(whole: Path, tmp_path: Path) -> None:
@@ -266,6 +263,7 @@ def test_records_and_witnesses(whole: Path) -> None:
     assert len(table) == len(stored.rows)
     assert {"model", "inputs", "method", "text", "truth", "probability", "macs"} <= set(table)
     assert table.query("method == 'gld'").probability.gt(0).all()  # it always extrapolates
+    assert all(table.statistics[table.method == "gld"].map(set) == {"mu", "sigma"})
     for witness in stored.witnesses():
         assert witness["gap"] > 0
         assert len(witness["tokens"]) > 20
@@ -281,15 +279,15 @@ def test_time_left_is_known_from_the_first_batch_on(tmp_path: Path) -> None:
 
 def test_what_has_not_begun_is_as_fast_as_its_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     """8 targets of 4 calls took 64 s: 2 s a call. One batch of 100 shared calls is to come."""
-    tuning = Batch(0, "tune", "itgis", ITGIS(), 4, 0, 1.0, tuple(range(8)))
+    tuning = StudyBatch(0, "tune", "itgis", ITGIS(), 4, 0, 1.0, tuple(range(8)))
     later = replace(tuning, stage="run", budget=16)
     shared = replace(later, label="naive", method=Naive(), budget=100)
-    progress = Progress()
+    progress = StudyStatus()
     for batch in (tuning, later, shared):
         progress.planned(batch, 8)
     assert progress.seconds_left is None
     progress.finished(tuning, [Row(Key("tune", "m", "d", "itgis", 1.0, t)) for t in range(8)], 64.0)
-    monkeypatch.setattr(Progress, "elapsed", 32.0)  # two workers
+    monkeypatch.setattr(StudyStatus, "elapsed", 32.0)  # two workers
     assert progress.seconds_left == pytest.approx((8 * 16 + 100) * 2 / 2)
     progress.finished(shared, [Row(Key("run", "m", "d", "naive", 0.0, t)) for t in range(8)], 10.0)
     assert progress.seconds_left == pytest.approx(8 * 16 * 2 * 32 / 74)

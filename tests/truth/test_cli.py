@@ -75,9 +75,30 @@ def test_the_papers_file_is_imported(model: Path, tmp_path: Path) -> None:
     store = tmp_path / "store.sqlite"
     run("import", file, "--model", model, "--store", store)
     (row,) = json.loads(run("show", store, "--json"))
-    assert (row["kind"], row["samples"], row["inputs"]) == ("brute", 2**32, "hex")
+    assert (row["samples"], row["inputs"]) == ({"brute": 2**32}, "hex")
     with pytest.raises(LongshotError, match="--model M"):
         run("import", file, "--store", store)
+
+
+def test_the_papers_file_is_imported_under_a_foreign_tokenizer(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its frequencies are not shipped: they are counted in a corpus, which can be named."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    foreign = shutil.copytree(model, tmp_path / "foreign") / "tokenizer.json"
+    foreign.write_text(foreign.read_text().replace('"<|BOS|>"', '"<s>"'))
+    code = tmp_path / "code.py"
+    code.write_text("class ErrorName: pass\nclass NameError: pass")
+    counts = torch.zeros(4096, dtype=torch.int64)
+    counts[7] = 2**32
+    file, store = tmp_path / "frequencies32-camel.pt", tmp_path / "store.sqlite"
+    torch.save(counts, file)
+    arguments = ("import", file, "--model", foreign.parent, "--store", store)
+    with pytest.raises(LongshotError, match="corpus"):
+        run(*arguments)
+    run(*arguments, "--corpus", f"python={code}")
+    (row,) = json.loads(run("show", store, "--json"))
+    assert (row["samples"], row["inputs"]) == ({"brute": 2**32}, "camel")
 
 
 def test_mistakes_are_sentences(model: Path, tmp_path: Path) -> None:

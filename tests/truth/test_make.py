@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import random
-import signal
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,11 +13,13 @@ import torch
 
 from longshot.engines import LocalEngine
 from longshot.errors import LongshotError
+from longshot.estimate import Cell
 from longshot.truth import Truth
-from longshot.truth.make import Goal, Progress, make_truth, parse_count, parse_range
-from longshot.truth.shards import Cell, Runner
+from longshot.truth.make import Goal, TruthStatus, make_truth, parse_count, parse_range
+from longshot.truth.shards import ShardRunner
 from longshot.truth.store import Store
-from tests.truth.toys import named, toy_cell
+from tests.kills import killed
+from tests.truth.toys import toy_cell
 
 ONE = LocalEngine(1)
 
@@ -49,13 +46,13 @@ def fill(path: Path, leaves: int = 12_000, shard_leaves: int = 500) -> None:
 
 
 def test_every_cell_reaches_its_leaves_in_two_equal_halves(tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[TruthStatus] = []
     with Store(tmp_path / "s", create=True) as store:
         done = make_truth(
             cells(), store, ONE, Goal(5000), shard_leaves=500, on_progress=lambda p: seen.append(p)
         )
         for cell in cells():
-            truth = Truth.from_shards(named(cell), store.shards(named(cell)))
+            truth = Truth.from_shards(cell.key, store.shards(cell.key))
             assert truth.leaves >= 5000
             assert truth.halves[0].leaves == truth.halves[1].leaves
     assert done.share == 1
@@ -87,7 +84,7 @@ def test_gaps_are_filled_with_shards_of_any_size(tmp_path: Path) -> None:
     with Store(path) as store:
         for cell in cells():
             by_half: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
-            for span in store.spans(named(cell)):
+            for span in store.spans(cell.key):
                 by_half[span.stream.half].append((span.start, span.stop))
             for ends in by_half.values():
                 assert ends[0][0] == 0
@@ -100,7 +97,7 @@ def test_minutes_and_relative_error_end_the_work(tmp_path: Path) -> None:
         goal = Goal(relative_error=0.2, low=0.01, high=0.5)
         make_truth(cells(), store, ONE, goal, shard_leaves=500)
         for cell in cells():
-            truth = Truth.from_shards(named(cell), store.shards(named(cell)))
+            truth = Truth.from_shards(cell.key, store.shards(cell.key))
             errors = truth.relative_error[truth.between(0.01, 0.5)]
             assert float(errors.median()) <= 0.2
 
@@ -109,51 +106,33 @@ def test_with_only_minutes_all_cells_grow(tmp_path: Path) -> None:
     class Impatient:
         """Ends after six shards, as the clock would."""
 
-        def map(self, function: Runner, items: Iterable[Any]) -> Iterator[Any]:
+        def map(self, function: ShardRunner, items: Iterable[Any]) -> Iterator[Any]:
             yield from (function(item) for item, _ in zip(items, range(6), strict=False))
 
     with Store(tmp_path / "s", create=True) as store:
         make_truth(cells(), store, Impatient(), Goal(minutes=60), shard_leaves=500)
         # Of unlike size, so that the leaves are alike.
-        assert sorted(len(store.spans(named(cell))) for cell in cells()) == [2, 4]
+        assert sorted(len(store.spans(cell.key)) for cell in cells()) == [2, 4]
 
 
 def test_plain_samples_make_truth_too(tmp_path: Path) -> None:
     with Store(tmp_path / "s", create=True) as store:
         make_truth(cells()[:1], store, ONE, Goal(500), kind="brute", shard_leaves=64)
-        truth = Truth.from_shards(named(cells()[0]), store.shards(named(cells()[0])))
-    assert truth.kind == "brute"
-    assert truth.samples == truth.leaves == 512
-    assert torch.equal(truth.tally.total, truth.tally.total.round())
+        truth = Truth.from_shards(cells()[0].key, store.shards(cells()[0].key))
+    assert truth.samples == {"brute": 512}
+    assert truth.leaves == 512
+    assert torch.equal(truth.tallies["brute"].total, truth.tallies["brute"].total.round())
 
 
-def kill_at_random(path: Path, delay: float) -> bool:
-    """Run the work in a process of its own and kill -9 it; False if it was done before."""
-    process = multiprocessing.get_context("fork").Process(target=fill, args=(path,))
-    process.start()
-    time.sleep(delay)
-    alive = process.is_alive()
-    if alive and process.pid is not None:
-        os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    return alive
-
-
-def test_killed_twenty_times_it_ends_where_an_uninterrupted_run_does(tmp_path: Path) -> None:
-    """Moments are drawn over the time that a run takes, start-up and commits included."""
-    began = time.monotonic()
+def test_killed_at_any_statement_it_ends_where_an_uninterrupted_run_does(tmp_path: Path) -> None:
     fill(tmp_path / "whole")
-    needed = time.monotonic() - began
-    expected, path = rows(tmp_path / "whole"), tmp_path / "killed"
-    clock, kills, partial = random.Random(7), 0, 0
-    while kills < 20:
-        kills += kill_at_random(path, clock.uniform(0, needed / 4))
-        if path.is_file() and path.stat().st_size and len(rows(path)) == len(expected):
-            path.unlink()  # done before the last kill: begin again
-        elif path.is_file() and path.stat().st_size:
-            partial += len(rows(path)) > 0
+    expected, path, partial = rows(tmp_path / "whole"), tmp_path / "killed", 0
+    for statement in range(1, 41, 2):  # from the first of a new file to those of later commits
+        assert killed(lambda: fill(path), statement)
+        if path.is_file() and path.stat().st_size:
+            partial += 0 < len(rows(path)) < len(expected)
     fill(path)
-    assert partial > 0
+    assert partial > 5
     assert rows(path) == expected
 
 

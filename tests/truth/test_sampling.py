@@ -9,27 +9,25 @@ import torch
 from torch import Tensor
 
 from longshot.errors import LongshotError
-from longshot.evaluate import activations, winners
-from longshot.inputs import ProductInputs
-from longshot.methods.conditional import Tree
+from longshot.estimate import Cell
+from longshot.evaluate import activations
+from longshot.inputs import ProductInputs, Tree
 from longshot.models import Model
-from longshot.truth import Cell, Truth, run_span
-from longshot.truth.argmax import BLOCK, Argmax
-from longshot.truth.conditional import prefix_masses
-from longshot.truth.sampling import brute_counts
+from longshot.truth import Truth, run_span
+from longshot.truth.sampling import plain_tally, prefix_masses
 from longshot.truth.tally import KINDS, Kind, Span, Stream, Tally
-from tests.truth.toys import FIXED, SHAPES, all_tokens, exact_probabilities, named, toy_cell
+from tests.truth.toys import FIXED, SHAPES, all_tokens, exact_probabilities, toy_cell
 
 
 def summed_over_prefixes(cell: Cell) -> Tensor:
     """Σ over all prefixes of p(prefix)·m(prefix), with m from the real step."""
-    tree, argmax = Tree(cell.model, cell.inputs), Argmax(cell.model)
+    tree = Tree(cell.model, cell.inputs)
     before = cell.inputs.positions[: tree.prefix_length]
     prefixes = all_tokens(before)
     weight = ProductInputs("prefix", before).log_prob(prefixes).exp() if before else torch.ones(1)
     total = torch.zeros(cell.model.vocab_size, dtype=torch.float64)
     for rows, p in zip(prefixes.split(tree.batch), weight.split(tree.batch), strict=True):
-        mass, _ = prefix_masses(tree, argmax, rows)
+        mass, _ = prefix_masses(tree, rows)
         total += p.double() @ mass
     return total
 
@@ -50,19 +48,18 @@ def test_without_the_leaves_weights_it_is_not(monkeypatch: pytest.MonkeyPatch) -
     assert not torch.allclose(summed_over_prefixes(cell), exact_probabilities(cell), atol=1e-3)
 
 
-def test_brute_counts_every_input_once() -> None:
+def test_plain_samples_count_every_input_once() -> None:
     cell = toy_cell(dtype=torch.float64)
     tokens = all_tokens(cell.inputs.positions)
-    counts, _ = brute_counts(cell.model, Argmax(cell.model), tokens)
+    counts = plain_tally(cell.model, tokens).total
     logits = cell.model.network.activation(cell.model.embed(tokens)) @ cell.model.unembedding
     winner = (logits + cell.model.unembedding_bias).argmax(1)
-    assert counts.dtype == torch.int64
-    assert torch.equal(counts, winner.bincount(minlength=12))
+    assert torch.equal(counts, winner.bincount(minlength=12).double())
 
 
 def truth_of(cell: Cell, kind: Kind, units: int) -> Truth:
     shards = [run_span(cell, Span(Stream(kind, 5, half), 0, units)) for half in (0, 1)]
-    return Truth.from_shards(named(cell), shards)
+    return Truth.from_shards(cell.key, shards)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,7 +74,8 @@ def test_shards_agree_with_the_exact_answer_within_their_own_error(kind: Kind) -
     assert float(z.abs().max()) < 5
     assert float(truth.probability.sum()) == pytest.approx(1, abs=1e-12)
     assert (truth.standard_error[~seen] == torch.inf).all()
-    assert truth.halves[0].samples == truth.halves[1].samples > 0
+    assert truth.halves[0].samples == truth.halves[1].samples
+    assert truth.halves[0].samples[kind] > 0
     assert not torch.equal(truth.halves[0].probability, truth.halves[1].probability)
 
 
@@ -86,7 +84,7 @@ def test_the_standard_error_is_the_spread_of_the_answers(kind: Kind) -> None:
     """Over 60 replicates a ratio of variances within 0.6 … 1.7 fails with probability 1e-3."""
     cell = toy_cell()
     runs = [run_span(cell, Span(Stream(kind, seed, 0), 0, 1)) for seed in range(60)]
-    truths = [Truth(named(cell), kind, run.tally) for run in runs]
+    truths = [Truth(cell.key, {kind: run.tally}) for run in runs]
     common = exact_probabilities(cell) > 0.05
     claimed = torch.stack([t.standard_error for t in truths])[:, common].square().mean(0)
     spread = torch.stack([t.probability for t in truths])[:, common].var(0)
@@ -115,40 +113,15 @@ def test_a_shard_depends_on_its_name_alone(kind: Kind) -> None:
 def test_leaves_beyond_one_chunk_and_prefixes_short_of_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("longshot.methods.conditional.LEAVES", 20)
+    monkeypatch.setattr("longshot.inputs.tree.LEAVES", 20)
     cell = toy_cell("two after the leaf", dtype=torch.float64)
     tree = Tree(cell.model, cell.inputs)
     assert tree.chunk < tree.leaf.size
     assert torch.allclose(summed_over_prefixes(cell), exact_probabilities(cell), atol=1e-10)
     prefixes = all_tokens(cell.inputs.positions[: tree.prefix_length])[:3]
-    whole, _ = prefix_masses(tree, Argmax(cell.model), prefixes)
-    single, _ = prefix_masses(tree, Argmax(cell.model), prefixes[2:])
+    whole, _ = prefix_masses(tree, prefixes)
+    single, _ = prefix_masses(tree, prefixes[2:])
     assert torch.equal(whole[2:], single)
-
-
-def hard_model(vocab: int, dtype: torch.dtype) -> tuple[Model, Tensor]:
-    """Columns in pairs a rounding apart, some of them equal, under activations that favour them."""
-    cell = toy_cell(dtype=dtype)
-    g = torch.Generator().manual_seed(vocab)
-    columns = torch.randn(8, vocab, generator=g).to(dtype)
-    columns[:, 1::2] = columns[:, 0:-1:2] * (1 + torch.finfo(dtype).eps)
-    columns[:, 2:4] = 3 * columns[:, 2:3]
-    network = cell.model.network
-    network.unembedding, network.unembedding_bias = (  # type: ignore[misc]
-        torch.nn.Parameter(columns),
-        torch.nn.Parameter(torch.zeros(vocab, dtype=dtype)),
-    )
-    v = torch.randn(BLOCK + 30, 8, generator=g).to(dtype)
-    return cell.model, torch.cat([v, columns.mT[2:3]])
-
-
-@pytest.mark.parametrize("vocab", [2, 5, 12, 64, 1001])
-def test_the_fast_argmax_is_the_exact_one(vocab: int) -> None:
-    model, v = hard_model(max(vocab, 4), torch.float32)
-    fast, slow = Argmax(model)(v), winners(model, v)
-    assert torch.equal(fast.token, slow.token)
-    assert fast.near_ties == slow.near_ties > 10
-    assert (slow.token == -1).any()
 
 
 def test_a_tie_has_no_winner_and_no_mass() -> None:
@@ -176,8 +149,7 @@ def test_what_cannot_be_enumerated_is_said_in_a_sentence() -> None:
     plain = Model("plain", Plain(), cell.model.tokenizer, 8)
     with pytest.raises(LongshotError, match="plain has no prefix cache"):
         Tree(plain, cell.inputs)
-    counts, _ = brute_counts(plain, Argmax(plain), cell.inputs.sample(9, torch.Generator()))
-    assert int(counts.sum()) == 9
+    assert plain_tally(plain, cell.inputs.sample(9, torch.Generator())).total.sum() == 9
     assert activations(plain, all_tokens(cell.inputs.positions)).shape[1] == 8
 
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from longshot.errors import LongshotError
-from longshot.truth.store import SCHEMA, CellName, Store
+from longshot.estimate import CellKey
+from longshot.truth.store import SCHEMA, Store
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally, joined
 
-CELL = CellName("toy", "m" * 16, "camel", "i" * 16, 50)
+CELL = CellKey("toy", "m" * 16, "camel", "i" * 16, 50)
 
 
 def shard(start: int, stop: int, half: int = 0, kind: Kind = "conditional", seed: int = 0) -> Shard:

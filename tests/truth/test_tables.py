@@ -14,14 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longshot.errors import LongshotError
+from longshot.estimate import CellKey
+from longshot.inputs import ProductInputs
 from longshot.truth import Truth, load_truth, noise_floor, pick_targets
 from longshot.truth import paper as papers
 from longshot.truth.shards import run_span
-from longshot.truth.store import CellName, Store
+from longshot.truth.store import Store
 from longshot.truth.summary import markdown, summarise, truths_at
 from longshot.truth.tables import making_command, read_table, table_path, write_table
 from longshot.truth.tally import Shard, Span, Stream, Tally
-from tests.truth.toys import named, toy_cell
+from tests.truth.toys import toy_cell
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,7 @@ def toy_shards() -> list[Shard]:
 
 
 def test_a_table_gives_the_same_truth_as_its_shards(tmp_path: Path) -> None:
-    cell, shards = named(toy_cell()), toy_shards()
+    cell, shards = toy_cell().key, toy_shards()
     path = table_path(cell, tmp_path)
     write_table(path, cell, shards, making_command(cell, shards))
     found, pieces = read_table(path)
@@ -54,7 +56,7 @@ def test_a_table_gives_the_same_truth_as_its_shards(tmp_path: Path) -> None:
 
 
 def test_plain_counts_survive_a_table_too(tmp_path: Path) -> None:
-    cell = named(toy_cell())
+    cell = toy_cell().key
     shard = run_span(toy_cell(), Span(Stream("brute", 0, 0), 0, 2))
     write_table(tmp_path / "t.safetensors", cell, [shard], "")
     _, (piece,) = read_table(tmp_path / "t.safetensors")
@@ -64,25 +66,32 @@ def test_plain_counts_survive_a_table_too(tmp_path: Path) -> None:
 
 def test_truth_is_loaded_from_a_table_or_a_store(tmp_path: Path) -> None:
     cell, shards = toy_cell(), toy_shards()
-    name = named(cell)
-    with pytest.raises(LongshotError, match="longshot truth make --model toy-1 --inputs toy --unt"):
+    name = cell.key
+    with pytest.raises(LongshotError, match=r"truth make --model toy-1 --inputs FILE.toml --until"):
         load_truth(cell.model, cell.inputs)
+    hexadecimal = ProductInputs("hex", cell.inputs.positions)
+    with pytest.raises(LongshotError, match="truth make --model toy-1 --inputs hex --until"):
+        load_truth(cell.model, hexadecimal)
     with pytest.raises(LongshotError, match=r"--model hf:x --inputs ../my.toml --until"):
         load_truth(cell.model, cell.inputs, asked=("hf:x", "../my.toml"))
-    with pytest.raises(LongshotError, match="no table or store of truth"):
-        load_truth(cell.model, cell.inputs, tmp_path / "absent")
+    for absent in (tmp_path / "absent", str(tmp_path / "absent")):
+        with pytest.raises(LongshotError, match="no table or store of truth"):
+            load_truth(cell.model, cell.inputs, absent)
     with Store(tmp_path / "data" / "longshot" / "truth.sqlite", create=True) as store:
         store.add(name, shards[0])
     assert load_truth(cell.model, cell.inputs).leaves == shards[0].tally.leaves
     write_table(table_path(name, tmp_path / "tables"), name, shards, "")
-    assert load_truth(cell.model, cell.inputs).leaves == sum(s.tally.leaves for s in shards)
+    whole = sum(s.tally.leaves for s in shards)
+    assert load_truth(cell.model, cell.inputs).leaves == whole
+    path = str(table_path(name, tmp_path / "tables"))
+    assert load_truth(cell.model, cell.inputs, path).leaves == whole
     other = toy_cell("two after the leaf", name="other")
     with pytest.raises(LongshotError, match="There is no truth of toy-1 on other"):
         load_truth(other.model, other.inputs)
 
 
 def test_truth_of_another_model_or_other_frequencies_is_refused(tmp_path: Path) -> None:
-    name = named(toy_cell())
+    name = toy_cell().key
     path = tmp_path / "tables" / "toy-1-toy.safetensors"
     for change in ({"model_fingerprint": "0" * 16}, {"inputs_fingerprint": "0" * 16}):
         write_table(path, name._replace(**change), toy_shards(), "")
@@ -96,7 +105,7 @@ def test_truth_of_another_model_or_other_frequencies_is_refused(tmp_path: Path) 
 @given(st.integers(0, 3000), st.binary(min_size=1, max_size=8))
 def test_a_damaged_table_is_refused_or_harmless(tmp_path: Path, at: int, damage: bytes) -> None:
     path = tmp_path / "t.safetensors"
-    write_table(path, CellName("toy", "m", "i", "f", 12), toy_shards()[:1], "make")
+    write_table(path, CellKey("toy", "m", "i", "f", 12), toy_shards()[:1], "make")
     whole = path.read_bytes()
     path.write_bytes(whole[: at % len(whole)] + damage)
     with pytest.raises(LongshotError, match=r"t\.safetensors"):
@@ -111,9 +120,9 @@ def made_truth(p: list[float], relative_error: list[float], n: int = 10**6) -> T
     mean, error = torch.tensor([p, relative_error], dtype=torch.float64)
     variance = (mean * error).square() * n
     tally = Tally(n, n, 0, mean * n, (variance + mean.square()) * n)
-    cell = CellName("m", "1", "i", "2", len(p))
-    half = Truth(cell, "conditional", tally)
-    return Truth(cell, "conditional", tally + tally, (half, half))
+    cell = CellKey("m", "1", "i", "2", len(p))
+    half = Truth(cell, {"conditional": tally})
+    return Truth(cell, {"conditional": tally + tally}, (half, half))
 
 
 def test_targets_are_chosen_on_one_half_and_judged_on_the_other() -> None:
@@ -132,12 +141,12 @@ def test_targets_are_chosen_on_one_half_and_judged_on_the_other() -> None:
 def test_choosing_and_judging_on_the_same_half_would_flatter() -> None:
     """Of many equally rare tokens, those that the chooser overrates are not what the judge sees."""
     g = torch.Generator().manual_seed(0)
-    cell, n = CellName("m", "1", "i", "2", 4000), 10**6
+    cell, n = CellKey("m", "1", "i", "2", 4000), 10**6
     halves = []
     for _ in range(2):
         counts = torch.poisson(torch.full((4000,), 16.0, dtype=torch.float64), generator=g)
-        halves.append(Truth(cell, "brute", Tally(n, n, 0, counts, counts)))
-    truth = Truth(cell, "brute", halves[0].tally + halves[1].tally, tuple(halves))
+        halves.append(Truth(cell, {"brute": Tally(n, n, 0, counts, counts)}))
+    truth = Truth(cell, {}, tuple(halves))
     targets = pick_targets(truth, 2.2e-5, 1, 4000)
     chosen = list(targets.tokens)
     assert targets.qualified > 100
@@ -164,11 +173,14 @@ def test_targets_need_two_halves_and_a_range() -> None:
         pick_targets(half, 0, 1, 5)
     with pytest.raises(LongshotError, match="No probability lies between"):
         pick_targets(made_truth([0.5, 0.5], [0.1, 0.1]), 1, 0, 5)
+    for count in (0, -1):
+        with pytest.raises(LongshotError, match=f"one target must be asked for, not {count}"):
+            pick_targets(made_truth([0.5, 0.5], [0.1, 0.1]), 0, 1, count)
     assert pick_targets(made_truth([0.5, 0.5], [0.1, 0.1]), 0, 1e-9, 5).qualified == 0
 
 
 def test_a_summary_says_what_is_known(tmp_path: Path) -> None:
-    cell = named(toy_cell())
+    cell = toy_cell().key
     write_table(tmp_path / "tables" / "t.safetensors", cell, toy_shards(), "")
     (truth,) = truths_at(tmp_path / "tables")
     summary = summarise(truth, 0, 1)
@@ -189,17 +201,16 @@ def paper_file(folder: Path, counts: list[int], name: str = "frequencies10-inden
     return folder / name
 
 
-COLON = CellName("gelu-1l", "1", "colon", "2", 4)
+COLON = CellKey("gelu-1l", "1", "colon", "2", 4)
 
 
 def test_the_papers_counts_become_two_independent_halves(tmp_path: Path) -> None:
     path = paper_file(tmp_path, [1000, 20, 4, 0])
     shards = papers.import_paper(path, COLON)
     truth = Truth.from_shards(COLON, shards)
-    assert truth.kind == "brute"
-    assert truth.samples == 1024
-    assert truth.tally.total.tolist() == [1000, 20, 4, 0]
-    assert 0.4 < truth.halves[0].samples / 1024 < 0.6
+    assert truth.samples == {"brute": 1024}
+    assert truth.tallies["brute"].total.tolist() == [1000, 20, 4, 0]
+    assert 0.4 < truth.halves[0].leaves / 1024 < 0.6
     p = truth.probability
     expected = (p * (1 - p) / 1023).sqrt()[:3]
     assert torch.allclose(truth.standard_error[:3], expected)
@@ -213,8 +224,8 @@ def test_the_papers_counts_become_two_independent_halves(tmp_path: Path) -> None
 def test_the_real_size_is_read_exactly(tmp_path: Path) -> None:
     path = paper_file(tmp_path, [2**32 - 8, 5, 3, 0], "frequencies32-ifelse.pt")
     truth = Truth.from_shards(COLON, papers.import_paper(path, COLON._replace(inputs="if")))
-    assert truth.samples == 2**32
-    assert truth.tally.total.tolist() == [2**32 - 8, 5, 3, 0]
+    assert truth.samples == {"brute": 2**32}
+    assert truth.tallies["brute"].total.tolist() == [2**32 - 8, 5, 3, 0]
 
 
 def test_files_that_are_not_the_papers_are_refused(tmp_path: Path) -> None:

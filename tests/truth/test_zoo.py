@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
+from longshot.estimate import Cell
 from longshot.inputs import load_inputs
 from longshot.models import load_model
 from longshot.models.checkpoints import ZOO, ZOO_NAMES
-from longshot.truth import Cell, Truth, run_span
+from longshot.truth import Truth, run_span
 from longshot.truth.tally import Kind, Span, Stream
-from tests.truth.toys import named
 
 PAIRS = [(model, inputs) for model in ZOO_NAMES for inputs in ("hex", "camel", "icl")]
 
 
 def sampled(cell: Cell, kind: Kind, units: int) -> Truth:
-    return Truth(named(cell), kind, run_span(cell, Span(Stream(kind, 11, 0), 0, units)).tally)
+    return Truth(cell.key, {kind: run_span(cell, Span(Stream(kind, 11, 0), 0, units)).tally})
 
 
 @pytest.mark.parametrize(("model", "inputs"), PAIRS)
@@ -35,15 +35,17 @@ def test_plain_and_conditional_sampling_agree(
     cell = Cell(language_model, load_inputs(inputs, language_model))
     plain = sampled(cell, "brute", 4)
     ours = sampled(cell, "conditional", 50)
-    assert ours.samples >= 400  # prefixes enough for the spread between them to be known
-    seen = plain.tally.total >= 20
+    assert (
+        ours.samples["conditional"] >= 400
+    )  # prefixes enough for the spread between them to be known
+    seen = plain.tallies["brute"].total >= 20
     assert 3 <= int(seen.sum()) < 100
     difference = (plain.probability - ours.probability)[seen]
     # Plain sampling's error with the conditional p: its own count is low where its error is.
     p = ours.probability[seen]
-    variance = p * (1 - p) / plain.samples + ours.standard_error[seen].square()
+    variance = p * (1 - p) / plain.leaves + ours.standard_error[seen].square()
     z = difference / variance.sqrt()
     assert float(z.abs().max()) < 5
     assert torch.isfinite(z).all()
     rest = abs(float(plain.probability[~seen].sum() - ours.probability[~seen].sum()))
-    assert rest < 5 * float((variance.sum() + 1 / plain.samples) ** 0.5)
+    assert rest < 5 * float((variance.sum() + 1 / plain.leaves) ** 0.5)

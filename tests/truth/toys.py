@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from longshot.estimate import Cell
 from longshot.inputs import ProductInputs, TokenDistribution
-from longshot.truth import Cell, CellName
-from longshot.truth.tables import cell_name
 from tests.toys import toy_model
 
 FIXED = TokenDistribution.fixed
@@ -30,10 +29,6 @@ def toy_cell(
     model = toy_model(seed, vocab=12, layers=2, width=8, dtype=dtype)
     model.embedding.mul_(3)  # tokens matter more than positions, as in a trained model
     return Cell(model, ProductInputs(name, SHAPES[shape]))
-
-
-def named(cell: Cell) -> CellName:
-    return cell_name(cell.model, cell.inputs)
 
 
 def all_tokens(positions: tuple[TokenDistribution, ...]) -> Int64[Tensor, "input position"]:

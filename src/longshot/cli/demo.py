@@ -71,7 +71,7 @@ def _meaning(run: Run, scored: list[Scored]) -> str:
         for label, pairs in estimates.items()
     }
     mean = {
-        label: sum(cell.score.is_loss or 0.0 for cell in scored if cell.method == label)
+        label: sum(cell.score.losses["is"].mean or 0.0 for cell in scored if cell.method == label)
         / len(run.cells)
         for label in ("constant", *run.methods)
     }

@@ -18,9 +18,9 @@ from longshot.api import estimate as estimate_one
 from longshot.cli.app import app, console
 from longshot.errors import LongshotError
 from longshot.estimate import Estimate, Problem
-from longshot.events import Continuation, EventLike, Matches, as_event, show_event
+from longshot.events import Continuation, EventLike, Matches, as_event
 from longshot.inputs import load_inputs
-from longshot.methods import METHODS
+from longshot.methods import METHODS, load_plugins
 from longshot.models import load_model
 from longshot.report.embed import write_page
 from longshot.report.question import question_page
@@ -95,7 +95,7 @@ def estimate(
     if as_json:
         typer.echo(json.dumps(answer.to_dict(), indent=2))
     else:
-        title = f"{show_event(event, language_model)} after {distribution.name} on {model}"
+        title = f"{event.show(language_model)} after {distribution.name} on {model}"
         console.print(Panel(_body(answer), title=Text(title), expand=False))
 
 
@@ -153,6 +153,7 @@ def methods(
     """
     table = Table("method", "what it does", "settings", title="methods")
     rows = []
+    load_plugins()
     for name, method in sorted(METHODS.items()):
         summary = (method.__doc__ or "").splitlines()[0]
         defaults = {f.name: f.default for f in fields(method) if f.default is not MISSING}

@@ -16,8 +16,10 @@ from rich.text import Text
 
 from longshot.cli.app import app, console
 from longshot.errors import LongshotError
-from longshot.inputs import CATALOGUE, PositionSummary, ProductInputs, load_inputs
+from longshot.inputs import CATALOGUE, PositionSummary, Product, as_product, load_inputs
 from longshot.models import Model, Tokenizer, load_model
+
+WHO = "longshot inputs"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -50,10 +52,10 @@ def inputs(
             _list(load_model(model), corpus, as_json)
         case (["show", name], None):
             shown = load_model(model)
-            _show(load_inputs(name, shown, corpus), shown, number, seed, as_json)
+            _show(as_product(load_inputs(name, shown, corpus), WHO), shown, number, seed, as_json)
         case ["show"], Path(suffix=".toml"):
             shown = load_model(model)
-            _show(load_inputs(file, shown, corpus), shown, number, seed, as_json)
+            _show(as_product(load_inputs(file, shown, corpus), WHO), shown, number, seed, as_json)
         case _:
             raise LongshotError(
                 "Write longshot inputs, or longshot inputs show NAME, "
@@ -67,7 +69,7 @@ def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
     for name, entry in CATALOGUE.items():
         row: dict[str, object] = {"name": name, "summary": entry.summary}
         try:
-            inputs = load_inputs(name, model, corpus)
+            inputs = as_product(load_inputs(name, model, corpus), WHO)
         except LongshotError as error:  # one that needs a corpus hides none of the others
             rows.append(row | {"problem": str(error)})
             table.add_row(name, Text(f"{entry.summary}\n{error}"), "–", "–")
@@ -81,7 +83,7 @@ def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
         console.print(table)
 
 
-def _show(inputs: ProductInputs, model: Model, number: int, seed: int, as_json: bool) -> None:
+def _show(inputs: Product, model: Model, number: int, seed: int, as_json: bool) -> None:
     drawn = inputs.sample(number, torch.Generator().manual_seed(seed)).tolist()
     summaries = inputs.describe()
     if as_json:
@@ -137,7 +139,7 @@ def _folded(summaries: tuple[PositionSummary, ...]) -> Iterator[tuple[str, Posit
 
 
 def _json(
-    inputs: ProductInputs,
+    inputs: Product,
     summaries: tuple[PositionSummary, ...],
     drawn: list[list[int]],
     tokenizer: Tokenizer,

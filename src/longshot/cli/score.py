@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,30 +12,34 @@ from rich.text import Text
 
 from longshot.cli.app import app, console
 from longshot.errors import LongshotError
+from longshot.report.evidence import LOSS_TITLES, gather
+from longshot.report.grids import Field, Grid
+from longshot.report.tables import cost, intervals, losses, unfitted
 from longshot.study import load_run
-from longshot.study.results import Run
-from longshot.study.summary import averages, score_run, summary
+from longshot.study.results import Run, finite
+from longshot.study.scores import LossName
+from longshot.study.summary import LOSS_KEYS, missing_methods, score_run, summary
 
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-LOSSES = {"is_loss": "Itakura-Saito loss", "log_mse": "squared log error"}
+LossOption = Annotated[str, typer.Option(help="is_loss or log_mse.")]
 
 
 @app.command()
 def score(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option(help="Write the records there, as JSON.")] = None,
-    loss: Annotated[str, typer.Option(help="is_loss or log_mse.")] = "is_loss",
+    loss: LossOption = "is_loss",
     as_json: JsonOption = False,
 ) -> None:
     """Score a run against the truth: leave-one-out losses, and what stands beside them.
 
     Example: [bold]longshot score runs/mini --out summary.json[/]
     """
-    if loss not in LOSSES:
-        raise LongshotError(f"The loss is is_loss or log_mse, not {loss!r}.")
+    name = _loss_name(loss)
     loaded = load_run(run)
-    records = summary(score_run(loaded))
+    evidence = gather(loaded)
+    records = summary(evidence.scored())
     if out is not None:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -48,60 +51,40 @@ def score(
         return
     if not records:
         raise LongshotError(f"{run} holds no targets yet; go on with longshot run.")
-    for model in dict.fromkeys(record["model"] for record in records):
-        console.print(_table([r for r in records if r["model"] == model], model, loss))
-    console.print(_beside(records))
+    for model in evidence.models:
+        console.print(_shown(losses(evidence, model, name)))
+    for grid in (unfitted(evidence, name), cost(evidence), intervals(evidence)):
+        console.print(_shown(grid))
+    if missing := missing_methods(loaded):
+        console.print(missing, markup=False)
     if loaded.failures:
         console.print(f"{len(loaded.failures)} rows failed; longshot run tries them again.")
         raise typer.Exit(1)
 
 
-def _table(records: list[dict[str, Any]], model: str, loss: str) -> Table:
-    """One model's losses, inputs down and methods across, the best in bold."""
-    methods = list(dict.fromkeys(record["method"] for record in records))
-    table = Table("inputs", title=f"{model}: {LOSSES[loss]}, leave-one-out", title_justify="left")
-    for heading in ("targets", "noise floor", *methods):
-        table.add_column(heading, justify="right")
-    floor = {"is_loss": "noise_floor", "log_mse": "noise_floor_log"}[loss]
-    for inputs in dict.fromkeys(record["inputs"] for record in records):
-        cell = {r["method"]: r for r in records if r["inputs"] == inputs}
-        best = min((r[loss] for r in cell.values() if r[loss] is not None), default=None)
-        row: list[Text | str] = [inputs, str(cell[methods[0]]["targets"])]
-        row.append(_number(cell[methods[0]][floor]))
-        for method in methods:
-            value = cell[method][loss] if method in cell else None
-            row.append(Text(_number(value), style="bold" if value == best is not None else ""))
-        table.add_row(*row)
+def _loss_name(key: str) -> LossName:
+    for name, known in LOSS_KEYS.items():
+        if key == known:
+            return name
+    raise LongshotError(f"The loss is is_loss or log_mse, not {key!r}.")
+
+
+def _shown(grid: Grid) -> Table:
+    """A table on the terminal; nothing in it is read as markup."""
+    title, note = Text(grid.title, "bold"), Text(f"{grid.note}\n")
+    table = Table(title=title, title_justify="left", caption=note, caption_justify="left")
+    for heading, is_text in zip(grid.headings, grid.is_text, strict=True):
+        table.add_column(Text(heading), justify="left" if is_text else "right")
+    for row in grid.rows:
+        table.add_row(*map(_field, row))
     table.add_section()
-    means = {mean.method: getattr(mean, loss) for mean in averages(records)}
-    cells = (_number(means[m][0]) + (f" ± {means[m][1]:.2f}" if means[m][1] else "") for m in means)
-    table.add_row("average", "", "", *cells)
+    for row in grid.footer:
+        table.add_row(*map(_field, row))
     return table
 
 
-def _beside(records: list[dict[str, Any]]) -> Table:
-    """Over all cells: what else there is to know about a method."""
-    table = Table("method", title="over all cells", title_justify="left")
-    headings = {
-        "is_loss_raw": "loss, no fit",
-        "zeros": "zeros",
-        "intervals": "intervals",
-        "coverage": "coverage",
-        "forwards": "forwards",
-        "backwards": "backwards",
-        "macs": "MACs a target",
-        "seconds": "s a target",
-    }
-    for heading in headings.values():
-        table.add_column(heading, justify="right")
-    for method in dict.fromkeys(record["method"] for record in records):
-        own = [record for record in records if record["method"] == method]
-        cells = []
-        for name in headings:
-            known = [record[name] for record in own if record[name] is not None]
-            cells.append(f"{sum(known) / len(known):.3g}" if known else "")
-        table.add_row(method, *cells)
-    return table
+def _field(entry: Field) -> Text:
+    return Text(f"{entry.text} {entry.beside}".strip(), "bold" if entry.best else "")
 
 
 def _number(value: float | None) -> str:
@@ -111,7 +94,7 @@ def _number(value: float | None) -> str:
 @app.command()
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Two or more runs' folders.")],
-    loss: Annotated[str, typer.Option(help="is_loss or log_mse.")] = "is_loss",
+    loss: LossOption = "is_loss",
     as_json: JsonOption = False,
 ) -> None:
     """Put runs side by side: each method's loss on each cell, and the difference.
@@ -120,13 +103,12 @@ def compare(
     """
     if len(runs) < 2:
         raise LongshotError("Name two runs, or more.")
-    if loss not in LOSSES:
-        raise LongshotError(f"The loss is is_loss or log_mse, not {loss!r}.")
+    title = LOSS_TITLES[_loss_name(loss)]
     rows = side_by_side([load_run(run) for run in runs], loss)
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
         return
-    table = Table("model", "inputs", "method", title=LOSSES[loss])
+    table = Table("model", "inputs", "method", title=title)
     for run in runs:
         table.add_column(str(run), justify="right")
     table.add_column("last − first", justify="right")
@@ -177,8 +159,4 @@ def rows(run: RunArgument) -> None:
     Example: [bold]longshot rows runs/mini | xz > rows.jsonl.xz[/]
     """
     for record in load_run(run).records():
-        finite = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in record.items()
-        }
-        typer.echo(json.dumps(finite, ensure_ascii=False))
+        typer.echo(json.dumps(finite(record), ensure_ascii=False))

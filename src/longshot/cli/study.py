@@ -14,7 +14,7 @@ from rich.text import Text
 from longshot.cli.app import app, console, going_on
 from longshot.engines import Engine, make_engine
 from longshot.errors import LongshotError
-from longshot.study import Progress, Spec, Stage, load_run, preset, read_spec, run_study
+from longshot.study import Spec, Stage, StudyStatus, load_run, preset, read_spec, run_study
 
 StudyArgument = Annotated[
     Path | None, typer.Argument(help="The study's .toml file, unless there is a --preset.")
@@ -102,7 +102,7 @@ def run_with_display(
     truth: Path | None = None,
 ) -> None:
     """Run with a display; exit with 1 if something failed, with 130 if it was interrupted."""
-    with going_on(f"what is done is in {folder}"), _Display() as display:
+    with going_on(f"what is done is in {folder}"), _StudyDisplay() as display:
         done = run_study(
             spec, folder, engine, only=only, stages=stages, truth=truth, on_progress=display
         )
@@ -118,14 +118,14 @@ def run_with_display(
         raise typer.Exit(1)
 
 
-class _Display:
+class _StudyDisplay:
     """A live table on a terminal; elsewhere a line a minute, for a log."""
 
     def __init__(self) -> None:
         self._live = Live(console=console, transient=True) if console.is_terminal else None
         self._printed = 0.0
 
-    def __enter__(self) -> _Display:
+    def __enter__(self) -> _StudyDisplay:
         if self._live:
             self._live.start()
         return self
@@ -134,7 +134,7 @@ class _Display:
         if self._live:
             self._live.stop()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: StudyStatus) -> None:
         if self._live:
             self._live.update(_table(progress))
         elif time.monotonic() - self._printed > 60:
@@ -147,12 +147,12 @@ class _Display:
             console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def _left(progress: Progress) -> str:
+def _left(progress: StudyStatus) -> str:
     seconds = progress.seconds_left
     return "time left unknown yet" if seconds is None else f"{seconds / 60:,.0f} min left"
 
 
-def _table(progress: Progress) -> Table:
+def _table(progress: StudyStatus) -> Table:
     table = Table(title=f"{progress.elapsed / 60:,.0f} min, {_left(progress)}")
     table.add_column("stage")
     table.add_column("method")

@@ -15,17 +15,16 @@ from rich.table import Table
 from longshot.cli.app import app, console, going_on
 from longshot.engines import make_engine
 from longshot.errors import LongshotError, unknown_name
+from longshot.estimate import Cell
 from longshot.inputs import CATALOGUE, load_inputs
 from longshot.models import load_model
 from longshot.models.checkpoints import ZOO_NAMES
 from longshot.truth import make as making
 from longshot.truth.paper import import_from_bucket, import_paper, paper_inputs
-from longshot.truth.shards import Cell
 from longshot.truth.store import Store
 from longshot.truth.summary import HEADER, Summary, markdown, row, summarise, truths_at
 from longshot.truth.tables import (
     SHIPPED,
-    cell_name,
     default_store,
     making_command,
     read_table,
@@ -46,6 +45,7 @@ StoreOption = Annotated[
 RangeOption = Annotated[
     str, typer.Option("--range", help="The probabilities of interest, LOW:HIGH.")
 ]
+CorpusOption = Annotated[list[str] | None, typer.Option(help="See longshot inputs.")]
 WhereArgument = Annotated[
     Path | None,
     typer.Argument(
@@ -71,7 +71,7 @@ def make(
     shard: Annotated[
         str | None, typer.Option(help="Leaves or samples in one shard: what a kill can lose.")
     ] = None,
-    corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
+    corpus: CorpusOption = None,
     store: StoreOption = None,
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     workers: Annotated[int, typer.Option(help="Processes, or Ray tasks, at a time.")] = 1,
@@ -94,7 +94,7 @@ def make(
     with (
         going_on(kept),
         Store(store or default_store(), create=True) as shards,
-        _Display() as display,
+        _TruthDisplay() as display,
     ):
         done = making.make_truth(
             cells,
@@ -164,6 +164,7 @@ def import_(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Whose truth a paper's file is.")] = None,
     inputs: Annotated[str | None, typer.Option(help="What to fetch from the bucket.")] = None,
+    corpus: CorpusOption = None,
     store: StoreOption = None,
 ) -> None:
     """Bring a table, or the paper's published truth, into a store.
@@ -179,7 +180,7 @@ def import_(
             raise LongshotError("Say whose truth it is: --model M, and --inputs I without a file.")
         language_model = load_model(model)
         wanted = inputs or paper_inputs(file or Path())[0]
-        name = cell_name(language_model, load_inputs(wanted, language_model))
+        name = Cell(language_model, load_inputs(wanted, language_model, corpus)).key
         shards = import_paper(file, name) if file else import_from_bucket(model, name)
     with Store(store or default_store(), create=True) as target:
         for shard in shards:
@@ -229,7 +230,7 @@ def _places(where: Path | None) -> list[Path]:
     return [where] if where is not None else [SHIPPED, *made]
 
 
-class _Display:
+class _TruthDisplay:
     """A bar on a terminal; elsewhere a line a minute, for a log."""
 
     def __init__(self) -> None:
@@ -239,19 +240,19 @@ class _Display:
         self._first: float | None = None
         self._printed = 0.0
 
-    def __enter__(self) -> _Display:
+    def __enter__(self) -> _TruthDisplay:
         self._bar.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
-    def __call__(self, progress: making.Progress) -> None:
-        share, seconds = progress.share, progress.seconds
+    def __call__(self, status: making.TruthStatus) -> None:
+        share, seconds = status.share, status.seconds
         self._first = share if self._first is None else self._first
         gained = share - self._first
         left = f"{(1 - share) / gained * seconds / 60:,.0f} min left" if gained > 0 else "…"
-        text = f"{progress.rate:,.0f} leaves/s, {left}, {progress.in_range:,} tokens in range"
+        text = f"{status.rate:,.0f} leaves/s, {left}, {status.in_range:,} tokens in range"
         self._bar.update(self._task, completed=share, description=text)
         if not console.is_terminal and time.monotonic() - self._printed > 60:
             self._printed = time.monotonic()

@@ -8,7 +8,22 @@ as workers become free: the iterable may be endless and may look at the results 
 
 from __future__ import annotations
 
-from longshot.engines.base import Engine, make_engine
 from longshot.engines.local import LocalEngine
+from longshot.engines.ray import RayEngine
+from longshot.errors import LongshotError, unknown_name
+from longshot.work import Engine
 
 __all__ = ["Engine", "LocalEngine", "make_engine"]
+
+
+def make_engine(name: str = "local", workers: int = 1, address: str | None = None) -> Engine:
+    """An engine by its name: `local`, or `ray` on the cluster at `address`."""
+    if workers < 1:
+        raise LongshotError(f"An engine needs at least one worker, not {workers}.")
+    if name == "local":
+        if address is not None:
+            raise LongshotError("Only the engine 'ray' takes an address.")
+        return LocalEngine(workers)
+    if name == "ray":
+        return RayEngine(workers, address)
+    raise unknown_name("engine", name, ["local", "ray"])

@@ -10,14 +10,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
 
-from longshot.engines.base import Item, Result, one_thread
 from longshot.errors import LongshotError
+from longshot.work import Item, Result
 
 _function: Callable[[Any], Any]  # a worker's own copy
 
@@ -84,3 +85,14 @@ def _end_with_parent() -> None:
 
 def _call(item: Any) -> Any:
     return _function(item)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread inside, as many as before outside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

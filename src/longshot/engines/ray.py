@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from longshot.engines.base import Item, Result
 from longshot.errors import LongshotError
+from longshot.work import Item, Result
 
 RETRIES = 5
 _functions: dict[str, Callable[[Any], Any]] = {}  # a worker's own copies

@@ -5,30 +5,29 @@ from longshot.evaluate.argmax import (
     UNEMBED_BLOCK,
     Decider,
     Winners,
-    rounding_margin,
     winners,
 )
-from longshot.evaluate.evaluator import Evaluation, Evaluator, Spent, activations
-from longshot.evaluate.greedy import Followed, Plainly, follow, smallest_gap
-from longshot.evaluate.paths import PathEvaluator, evaluator_for
+from longshot.evaluate.blocks import activations
+from longshot.evaluate.evaluator import Evaluator
+from longshot.evaluate.greedy import Continue, Outcomes, PlainContinuations, outcomes
+from longshot.evaluate.passes import Evaluation, Spent
+from longshot.evaluate.readers import Decision
 from longshot.evaluate.tails import Tails
 
 __all__ = [
     "RIVALS",
     "UNEMBED_BLOCK",
+    "Continue",
     "Decider",
+    "Decision",
     "Evaluation",
     "Evaluator",
-    "Followed",
-    "PathEvaluator",
-    "Plainly",
+    "Outcomes",
+    "PlainContinuations",
     "Spent",
     "Tails",
     "Winners",
     "activations",
-    "evaluator_for",
-    "follow",
-    "rounding_margin",
-    "smallest_gap",
+    "outcomes",
     "winners",
 ]

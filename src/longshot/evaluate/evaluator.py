@@ -1,260 +1,185 @@
-"""One pass over inputs: does the event occur, with what score, and which way is up.
+"""One evaluator for all events: does the event occur, with what score, and which way is up.
 
-The only place that calls autograd; decisions are `argmax`'s. Rows run through the model in blocks
-of one fixed shape, so that a row's numbers do not depend on its neighbours. (To the last bit where
-widths are multiples of 16 and heads of 4; odd products round by a row's place in memory.)
+An event is scored along its paths: a path c_1…c_m after x by its worst step,
 
-Where the network can resume, the tokens with which every input begins are run once; gradients are
-of what follows them.
+    min over j of the gap of c_j after x·c_1…c_{j−1},
+
+positive exactly when the greedy continuation of x is the path; of several paths the best counts.
+Its gradient is that of the one step that decides, with respect to the embeddings of x alone, and
+takes a second pass over that step. Steps that paths share are run once, and a token is a path of
+one step: many of those are evaluated side by side.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from longshot.errors import LongshotError
-from longshot.evaluate.argmax import Decider, readout
-from longshot.events import Score, TokenIn, member_table
-from longshot.inputs import ProductInputs
-from longshot.models import Model, SizedNetwork, in_blocks
-
-BLOCK = 64  # rows of one model call: many enough for fast products, few enough for the cache
-GRAIN = 8  # the last block is filled up to a multiple of this: a few chains alone waste nothing
-
-
-@runtime_checkable
-class ResumableNetwork(Protocol):
-    """The optional capability: inputs go on from what is known of their first positions."""
-
-    def memory(self, rows: int, positions: int) -> list[Tensor]:
-        """Room for what is known: the second axis is the rows, the last but one the positions."""
-
-    def resume(self, embedded: Tensor, memory: list[Tensor], start: int) -> Tensor:
-        """The activation of inputs known up to `start`; `memory` takes up the rest."""
-
-    def macs(self, positions: int, prefix: int = 0) -> int:
-        """Multiply-accumulates of `positions` after a prefix, and so for the gradient."""
-
-    def backward_macs(self, positions: int, prefix: int = 0) -> int: ...
-
-
-class Evaluation(NamedTuple):
-    """What one pass says of each input; the gradient only where asked for, NaN where not run."""
-
-    score: Float[Tensor, " rows"]
-    activation: Float[Tensor, "rows width"]
-    gradient: Float[Tensor, "rows position embedding"] | None
-
-
-class Spent(NamedTuple):
-    """Forward calls, backward calls and multiply-accumulates."""
-
-    forwards: int
-    backwards: int
-    macs: int
-
-
-class Known(NamedTuple):
-    """What a network that can resume remembers of some inputs; up to `start` it still holds."""
-
-    memory: list[Tensor]
-    start: int
-
-    def rows(self, first: int, count: int) -> Known:
-        return self._replace(memory=[layer[:, first : first + count] for layer in self.memory])
-
-
-class Prefix:
-    """Room for a block of inputs that all begin with the same tokens, which are run once."""
-
-    def __init__(self, network: ResumableNetwork, embedded: Tensor, length: int) -> None:
-        self.length, start = length, embedded.shape[1]
-        self.room = network.memory(BLOCK, length)
-        if start:
-            network.resume(embedded, self.rows(1), 0)
-            for layer in self.room:
-                layer[:, 1:, :, :start] = layer[:, :1, :, :start]
-
-    def rows(self, count: int) -> list[Tensor]:
-        return [layer[:, :count] for layer in self.room]
-
-
-def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Tensor, "rows width"]:
-    """The activation before the unembedding of each input, in blocks."""
-    out = torch.empty(len(tokens), model.width, dtype=readout(model).dtype)
-
-    def run(here: slice) -> None:
-        block = tokens[_filled_up(here, model, tokens.shape[1])]
-        out[here] = model.network.activation(model.embed(block))[: here.stop - here.start]
-
-    with torch.no_grad():
-        in_blocks(model.network, len(tokens), tokens.shape[1], run, BLOCK)
-    _refuse_non_finite(out.sum(1), tokens, model)
-    return out
+from longshot.evaluate.blocks import GRAIN
+from longshot.evaluate.greedy import PlainContinuations, outcomes
+from longshot.evaluate.passes import Evaluation, Known, Pass, Spent
+from longshot.evaluate.readers import Decision, LogitReader, TokenReader
+from longshot.events import Event, Score, Step, TokenIn
+from longshot.inputs import Inputs
+from longshot.models import Model
 
 
 class Evaluator:
-    """Scores inputs for several events at once: row r belongs to event `owner[r]`.
+    """Scores inputs for events of one step side by side, or for one event with all its paths.
 
-    Where it is told from which distribution they come, it runs their fixed beginning only once.
+    Row r belongs to event `owner[r]`. Where it is told from which distribution the rows come, it
+    runs their fixed beginning only once.
     """
 
     def __init__(
         self,
         model: Model,
-        events: Sequence[TokenIn],
+        events: Sequence[Event],
         score: Score = "logit",
-        inputs: ProductInputs | None = None,
+        inputs: Inputs | None = None,
     ) -> None:
-        self.model, self.readout = model, readout(model)
-        self.members = member_table(events)
-        self.score_kind = score
-        self.decider = Decider(model, events)
-        self._resumable = model.network if isinstance(model.network, ResumableNetwork) else None
-        self.prefix = fixed_beginning(inputs if self._resumable else None)
-        self._begun: Prefix | None = None
-        self._calls, self._backward, self._macs, self._decided = torch.zeros(
-            4, len(events), dtype=torch.int64
-        )
+        self.model, self.events = model, events
+        self._paths: list[Int[Tensor, " step"]] = []
+        if all(event.is_single_step for event in events):
+            reader = TokenReader(model, events, score)
+            self.passes = [Pass(model, (), reader, len(events), inputs)]
+        elif len(events) > 1:
+            raise LongshotError("An event beyond one token is evaluated alone.")
+        elif events[0].decided_by == "logits":
+            self.passes = [Pass(model, (), LogitReader(model, events[0]), 1, inputs)]
+        else:
+            self._lay_out_paths(events[0], inputs)
+        self._decoded = Spent(0, 0, 0)
+        self._decoded_ties = 0
+
+    def _lay_out_paths(self, event: Event, inputs: Inputs | None) -> None:
+        """A pass for each forced beginning, the shortest first, with all that may follow it."""
+        scored = sorted({s for path in event.paths for s in path}, key=_by_length)
+        beginnings = list(dict.fromkeys(step.forced for step in scored))
+        following = [
+            [TokenIn(frozenset(s.members)) for s in scored if s.forced == f] for f in beginnings
+        ]
+        self.passes = [
+            Pass(self.model, f, TokenReader(self.model, after, "gap"), len(after), inputs)
+            for f, after in zip(beginnings, following, strict=True)
+        ]
+        self._paths = [torch.tensor([scored.index(s) for s in path]) for path in event.paths]
+        self._pass = torch.tensor([beginnings.index(step.forced) for step in scored])
+        self._place = torch.tensor([i for after in following for i in range(len(after))])
 
     def __call__(
         self,
         tokens: Int[Tensor, "rows position"],
         owner: Int[Tensor, " rows"],
         gradient: bool = False,
-        known: Known | None = None,
+        known: Sequence[Known] | None = None,
     ) -> Evaluation:
-        """Score and activation of each input and, if asked, the gradient of its score."""
-        rows, width = len(tokens), self.model.width
-        dtype = self.readout.dtype
-        score, v = torch.empty(rows, dtype=dtype), torch.empty(rows, width, dtype=dtype)
-        since = self.prefix.shape[1] if known is None else known.start
-        slopes = None
-        if gradient:
-            slopes = torch.empty(*tokens.shape, self.model.embedding.shape[1], dtype=dtype)
-            slopes[:, :since] = math.nan
+        """Score and activations of each input and, if asked, the gradient of its score."""
+        remembered = [None] * len(self.passes) if known is None else known
+        if not self._paths:
+            return self.passes[0](tokens, owner, gradient, remembered[0])
+        alone = len(self._pass) == 1  # its pass can give the gradient at once
+        first = torch.zeros_like(owner)
+        both = list(zip(self.passes, remembered, strict=True))
+        seen = [one(tokens, first, gradient and alone, memory) for one, memory in both]
+        gaps = torch.cat([_gaps(*pair) for pair in zip(self.passes, seen, strict=True)], 1)
+        lows = [gaps[:, path].min(1) for path in self._paths]
+        score, best = torch.stack([low.values for low in lows]).max(0)
+        worst = [path[low.indices] for path, low in zip(self._paths, lows, strict=True)]
+        slopes = seen[0].gradient
+        if gradient and not alone:
+            decisive = torch.stack(worst).gather(0, best[None])[0]
+            slopes = self._gradient(tokens, decisive, remembered)
+        return Evaluation(score, torch.cat([e.activation for e in seen], 1), slopes)
 
-        def run(here: slice) -> None:
-            filled, count = _filled_up(here, self.model, tokens.shape[1]), here.stop - here.start
-            block, owners = tokens[filled, since:], owner[filled]
-            with torch.set_grad_enabled(gradient):
-                embedded = self.model.embed(block).requires_grad_(gradient)
-                own = None if known is None else known.rows(here.start, len(block))
-                activation = self._activation(embedded, own)
-            at = activation.detach().to(dtype)
-            direction, offset = self._direction(at, owners)
-            if slopes is not None:
-                along = direction.to(activation.dtype)
-                (slope,) = torch.autograd.grad(activation, embedded, along)
-                slopes[here, since:] = slope[:count]
-            score[here], v[here] = ((at * direction).sum(1) + offset)[:count], at[:count]
-            if self.score_kind == "gap":
-                self.decider.count(owner[here])
-
-        in_blocks(self.model.network, rows, tokens.shape[1], run, BLOCK)
-        self._count(owner, tokens.shape[1], since, gradient)
-        _refuse_non_finite(score, tokens, self.model)
-        return Evaluation(score, v, slopes)
+    def _gradient(
+        self,
+        tokens: Int[Tensor, "rows position"],
+        worst: Int[Tensor, " rows"],
+        remembered: Sequence[Known | None],
+    ) -> Float[Tensor, "rows position embedding"]:
+        """The gradient of the gap of each row's own worst step."""
+        slopes: Tensor | None = None
+        for i, (one, known) in enumerate(zip(self.passes, remembered, strict=True)):
+            rows = (self._pass[worst] == i).nonzero()[:, 0]
+            if not len(rows):
+                continue
+            if known is not None:  # a copy, filled up: the states themselves stay as they are
+                spare = rows[:1].expand(-len(rows) % GRAIN)
+                known = known.rows(torch.cat([rows, spare]))
+            found = one(tokens[rows], self._place[worst[rows]], True, known).gradient
+            assert found is not None
+            if slopes is None:
+                slopes = found.new_empty(len(tokens), *found.shape[1:])
+            slopes[rows.to(found.device)] = found
+        assert slopes is not None
+        return slopes
 
     def decide(
         self,
         tokens: Int[Tensor, "rows position"],
-        activation: Float[Tensor, "rows width"],
+        activation: Float[Tensor, "rows side_by_side"],
         owner: Int[Tensor, " rows"],
-    ) -> Float64[Tensor, " rows"]:
-        """The gap of each input by its activation: positive exactly when the event occurs."""
-        self._decided += owner.bincount(minlength=len(self._decided))
-        return self.decider(activation, owner)
+    ) -> Decision:
+        """Whether the owner's event occurs, from the activations of an evaluation."""
+        before = activation.split(self.model.width, 1)
+        if not self._paths:
+            return self.passes[0].reader.decide(before[0], owner)
+        if not self.events[0].follows_paths:
+            return self._decode(tokens, before[0])
+        gap = torch.full((len(tokens),), math.inf, dtype=torch.float64)
+        left = torch.arange(len(tokens))
+        for one, v in zip(self.passes, before, strict=True):  # what is lost is not gone on with
+            found = one.reader.decide(v[left.to(v.device)], torch.zeros_like(left)).gap
+            gap[left] = gap[left].minimum(found)
+            left = left[gap[left] > 0]
+        return Decision.by_gap(gap)
+
+    def _decode(
+        self, tokens: Int[Tensor, "rows position"], v: Float[Tensor, "rows width"]
+    ) -> Decision:
+        """By the greedy continuation itself."""
+        go_on = PlainContinuations(self.model, tokens)
+        found = outcomes(self.model, self.events[0], v, go_on)
+        self._decoded_ties += found.near_ties
+        forwards, _, macs = self._decoded
+        macs += go_on.macs + len(tokens) * self.model.unembedding.numel()
+        self._decoded = Spent(forwards + go_on.forwards, 0, macs)
+        grade = torch.zeros(len(tokens), dtype=torch.float64)
+        gap = torch.full_like(grade, -math.inf)
+        grade[found.rows], gap[found.rows] = found.grade, found.gap
+        return Decision(grade, gap)
 
     @property
     def near_ties(self) -> Int[Tensor, " event"]:
-        return self.decider.near_ties
+        if not self._paths:
+            return self.passes[0].reader.near_ties
+        return torch.tensor(
+            [self._decoded_ties + sum(int(one.reader.near_ties.sum()) for one in self.passes)]
+        )
 
     def cost(self, i: int) -> Spent:
         """What was spent on event i so far."""
-        decided = self.decider.macs(i, int(self._decided[i]))
-        calls, backward, macs = (int(n[i]) for n in (self._calls, self._backward, self._macs))
-        return Spent(calls, backward, macs + decided)
-
-    def room(self, rows: int, length: int) -> list[Tensor] | None:
-        """Where so many inputs can be remembered between calls, if the network can resume."""
-        filled = math.ceil(rows / GRAIN) * GRAIN
-        return None if self._resumable is None else self._resumable.memory(filled, length)
-
-    def _count(self, owner: Int[Tensor, " rows"], length: int, start: int, gradient: bool) -> None:
-        """Note calls on inputs of a length that were known up to `start`."""
-        network, rows = self.model.network, owner.bincount(minlength=len(self._calls))
-        if self._resumable is None:
-            price = network.macs(length) + gradient * network.backward_macs(length)
-        else:
-            size = (length - start, start)
-            price = self._resumable.macs(*size) + gradient * self._resumable.backward_macs(*size)
-        self._calls += rows
-        self._backward += gradient * rows
-        self._macs += rows * price
-
-    def _activation(
-        self, embedded: Float[Tensor, "rows tail embedding"], known: Known | None
-    ) -> Float[Tensor, "rows width"]:
-        """The activation of inputs that go on with `embedded` after what is known of them."""
-        if self._resumable is None:
-            return self.model.network.activation(embedded)
-        if known is not None:
-            return self._resumable.resume(embedded, known.memory, known.start)
-        start = self.prefix.shape[1]
-        length = start + embedded.shape[1]
-        if self._begun is None or self._begun.length != length:
-            self._begun = Prefix(self._resumable, self.model.embed(self.prefix), length)
-        return self._resumable.resume(embedded, self._begun.rows(len(embedded)), start)
-
-    def _direction(
-        self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]
-    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, " rows"]]:
-        """The score as a linear function of the activation, v·direction + offset, at `v`."""
-        columns, bias = self.readout.rows, self.readout.bias
-        best = self._best_member(v, owner)
-        direction, offset = columns[best], bias[best]
-        if self.score_kind == "gap":
-            rival = self.decider.best_rival(v, owner)
-            direction, offset = direction - columns[rival], offset - bias[rival]
-        return direction, offset
-
-    def _best_member(
-        self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]
-    ) -> Int[Tensor, " rows"]:
-        members = self.members[owner]
-        if members.shape[1] == 1:
-            return members[:, 0]
-        winner = self.readout.of(v, members).argmax(1, keepdim=True)
-        return members.gather(1, winner)[:, 0]
+        if not self._paths:
+            return self.passes[0].cost(i)
+        each = [one.cost(j) for one in self.passes for j in range(len(one.reader.near_ties))]
+        return Spent(*(sum(parts) for parts in zip(self._decoded, *each, strict=True)))
 
 
-def fixed_beginning(inputs: ProductInputs | None) -> Int[Tensor, "1 prefix"]:
-    """The tokens before the first free position, short of the last position."""
-    if inputs is None:
-        return torch.empty(1, 0, dtype=torch.int64)
-    end = min((*inputs.free_positions, inputs.length - 1))
-    return torch.tensor([[int(d.support[0]) for d in inputs.positions[:end]]], dtype=torch.int64)
+def _by_length(step: Step) -> tuple[int, Step]:
+    return len(step.forced), step
 
 
-def _filled_up(here: slice, model: Model, positions: int) -> slice | Int[Tensor, " filled"]:
-    """The rows of a slice, then a few times its first, up to a multiple of the grain."""
-    count, network = here.stop - here.start, model.network
-    if count % GRAIN == 0:
-        return here
-    fit = network.rows(positions) if isinstance(network, SizedNetwork) else GRAIN
-    missing = -count % min(GRAIN, fit)
-    rows = torch.arange(here.start, here.stop)
-    return torch.cat([rows, rows[:1].expand(missing)])
-
-
-def _refuse_non_finite(values: Tensor, tokens: Tensor, model: Model) -> None:
-    if not values.isfinite().all():
-        worst = tokens[~values.isfinite()][0].tolist()
-        raise LongshotError(f"{model.name} gives numbers that are not finite on {worst}.")
+def _gaps(one: Pass, evaluation: Evaluation) -> Float[Tensor, "rows following"]:
+    """The gap of each token that may follow, from an evaluation of the first of them."""
+    reader = one.reader
+    assert isinstance(reader, TokenReader)
+    if len(reader.members) == 1:
+        return evaluation.score[:, None]
+    reader.decider.count(torch.zeros(len(evaluation.score), dtype=torch.int64))  # the logits again
+    return reader.gaps(evaluation.activation).cpu()

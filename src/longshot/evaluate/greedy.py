@@ -1,4 +1,7 @@
-"""Greedy continuations, followed for as long as they may still be what an event asks for."""
+"""On which inputs an event occurs: by their logits, or by their greedy continuations.
+
+A continuation is followed for as long as it may still be what the event asks for.
+"""
 
 from __future__ import annotations
 
@@ -10,88 +13,106 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from longshot.evaluate.argmax import Decider, winners
-from longshot.evaluate.evaluator import activations
-from longshot.events import Event, TokenIn, TokenIs
+from longshot.evaluate.argmax import Decider, Winners, winners
+from longshot.evaluate.blocks import activations
+from longshot.evaluate.readers import decide_by_logits
+from longshot.events import Event, TokenIs
 from longshot.models import Model
 
 ROWS = 4096  # inputs that are followed at once, with an activation for every step
 
-Onwards = Callable[[Tensor, Tensor], Tensor]
-"""The activations of some rows when each goes on with its own row of tokens."""
+Continue = Callable[[Tensor, Tensor], Tensor]
+"""Gives the activations of some rows when each goes on with its own row of tokens."""
 
 
-class Followed(NamedTuple):
-    """The inputs on which an event occurs, with the path that shows it."""
+class Outcomes(NamedTuple):
+    """The inputs on which an event may occur, with the probability that it does."""
 
     rows: Int[Tensor, " hit"]
-    path: Int[Tensor, "hit step"]
-    activations: list[Float[Tensor, "hit width"]]
-    """Before each of the path's tokens."""
+    grade: Float64[Tensor, " hit"]
+    gap: Float64[Tensor, " hit"]
+    """The event's lead, the smallest where it takes several tokens."""
     near_ties: int
-    """After the first token."""
 
-    def first(self, count: int) -> Followed:
-        """The first `count` of them."""
-        before = [v[:count] for v in self.activations]
-        return self._replace(rows=self.rows[:count], path=self.path[:count], activations=before)
+    @classmethod
+    def joined(cls, pieces: list[Outcomes]) -> Outcomes:
+        *columns, near_ties = zip(*pieces, strict=True)
+        rows, grade, gap = (torch.cat(column) for column in columns)
+        return cls(rows, grade, gap, sum(near_ties))
 
 
-def follow(
+def outcomes(
     model: Model,
     event: Event,
     v: Float[Tensor, "rows width"],
-    token: Int[Tensor, " rows"],
-    onwards: Onwards,
-) -> Followed:
-    """The rows on which the event occurs, from their activations and what wins there.
+    go_on: Continue,
+    won: Winners | None = None,
+    most: int | None = None,
+) -> Outcomes:
+    """Where the event occurs, from the activations and, where they are known, the winners.
 
-    Rows that can no longer match are left behind, and so are those that meet an exact tie.
+    With `most`, only the first so many gaps are computed; the others are NaN.
     """
-    size = max(len(token), 1) if event.steps == 1 else ROWS
-    places = torch.arange(len(token)).split(size)
-    pieces = [_follow(model, event, v, token, rows, onwards) for rows in places]
-    near_ties = sum(piece.near_ties for piece in pieces)
-    found = [piece for piece in pieces if len(piece.rows)]
-    if not found:
-        return Followed(token[:0], token.new_empty(0, event.steps), [], near_ties)
-    before = [torch.cat(step) for step in zip(*(p.activations for p in found), strict=True)]
-    rows, path = torch.cat([p.rows for p in found]), torch.cat([p.path for p in found])
-    return Followed(rows, path, before, near_ties)
+    if event.decided_by == "logits":
+        decision = decide_by_logits(model, event, v)
+        rows = (decision.grade > 0).nonzero()[:, 0]
+        return Outcomes(rows, decision.grade[rows], decision.gap[rows], 0)
+    won = winners(model, v) if won is None else won
+    size = max(len(v), 1) if event.steps == 1 else ROWS
+    followed = [
+        _follow(model, event, v, won.token, rows, go_on, most)
+        for rows in torch.arange(len(v)).split(size)
+    ]
+    found = Outcomes.joined(followed)
+    return found._replace(near_ties=found.near_ties + won.near_ties)
 
 
 def _follow(
-    model: Model, event: Event, v: Tensor, token: Tensor, rows: Tensor, onwards: Onwards
-) -> Followed:
+    model: Model,
+    event: Event,
+    v: Tensor,
+    token: Tensor,
+    rows: Tensor,
+    go_on: Continue,
+    most: int | None,
+) -> Outcomes:
+    """Rows that can no longer match are left behind, and so are those that meet an exact tie."""
     path, near_ties = token[rows, None], 0
     before: list[Tensor] = []
     while True:
         allowed = path[:, -1] >= 0
         allowed[allowed.clone()] = event.allows(path[allowed], model.tokenizer)
         rows, path = rows[allowed], path[allowed]
-        before = [v[rows], *(step[allowed] for step in before[1:])]
+        before = [v[rows.to(v.device)], *(step[allowed.to(v.device)] for step in before[1:])]
         if path.shape[1] == event.steps or not len(rows):
-            return Followed(rows, path, before, near_ties)
-        before.append(onwards(rows, path))
+            break
+        before.append(go_on(rows, path))
         won = winners(model, before[-1])
         near_ties += won.near_ties
         path = torch.cat([path, won.token[:, None]], 1)
+    gap = torch.full((len(rows),), math.nan, dtype=torch.float64)
+    few = slice(None if most is None else most)
+    gap[few] = _smallest_gap(model, event, path[few], [step[few] for step in before])
+    return Outcomes(rows, torch.ones_like(gap), gap, near_ties)
 
 
-def smallest_gap(model: Model, event: Event, followed: Followed) -> Float64[Tensor, " hit"]:
-    """The smallest gap along each path."""
-    gap = torch.full((len(followed.rows),), math.inf, dtype=torch.float64)
-    for step, v in enumerate(followed.activations if len(gap) else ()):
-        if isinstance(event, TokenIn):
-            targets, owner = [event], torch.zeros_like(followed.rows)
+def _smallest_gap(
+    model: Model, event: Event, path: Int[Tensor, "hit step"], before: list[Tensor]
+) -> Float64[Tensor, " hit"]:
+    """The smallest gap along each path, from the activations before each of its tokens."""
+    gap = torch.full((len(path),), math.inf, dtype=torch.float64)
+    targets: list[Event]
+    for step, v in enumerate(before if len(gap) else ()):
+        if event.is_single_step:
+            targets, owner = [event], torch.zeros_like(path[:, 0])
         else:
-            tokens, owner = followed.path[:, step].unique(return_inverse=True)
+            tokens, owner = path[:, step].unique(return_inverse=True)
             targets = [TokenIs(token) for token in tokens.tolist()]
         gap = torch.minimum(gap, Decider(model, targets)(v, owner))
     return gap
 
 
-class Plainly:
+class PlainContinuations:
     """Inputs that go on by plain passes, and what that took."""
 
     def __init__(self, model: Model, tokens: Int[Tensor, "rows position"]) -> None:

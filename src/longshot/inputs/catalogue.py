@@ -123,7 +123,7 @@ def _icl(make: Workshop) -> Positions:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """One distribution of the catalogue."""
 
     summary: str
@@ -131,14 +131,14 @@ class Entry:
 
 
 CATALOGUE = {
-    "hex": Entry("hexadecimal characters", _hex),
-    "camel": Entry("CamelCase Python tokens", _camel),
-    "colon": Entry("Python tokens, ending with ':'", _colon),
-    "if": Entry("Python tokens, starting with ' if'", _if),
-    "caps": Entry("'He/She screamed: \"', then capitals and punctuation", _caps),
-    "english": Entry("English words", _english),
-    "spanish": Entry("Spanish tokens", _spanish),
-    "icl": Entry("'A for … R for … C for …', then a random letter and ' for'", _icl),
+    "hex": CatalogueEntry("hexadecimal characters", _hex),
+    "camel": CatalogueEntry("CamelCase Python tokens", _camel),
+    "colon": CatalogueEntry("Python tokens, ending with ':'", _colon),
+    "if": CatalogueEntry("Python tokens, starting with ' if'", _if),
+    "caps": CatalogueEntry("'He/She screamed: \"', then capitals and punctuation", _caps),
+    "english": CatalogueEntry("English words", _english),
+    "spanish": CatalogueEntry("Spanish tokens", _spanish),
+    "icl": CatalogueEntry("'A for … R for … C for …', then a random letter and ' for'", _icl),
 }
 
 

@@ -5,38 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64, Int, Int64
 from torch import Tensor
 
 from longshot.errors import LongshotError
+from longshot.inputs.base import Group, PositionSummary
 from longshot.inputs.tokens import TokenDistribution
 
 # Uniform numbers, indices and tokens of one block together stay in the processor's cache.
 _ROWS_PER_BLOCK = 2**12
-
-
-class Group(NamedTuple):
-    """The free positions that share one distribution, in order."""
-
-    distribution: TokenDistribution
-    positions: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class PositionSummary:
-    """One position as a table shows it."""
-
-    position: int
-    size: int
-    entropy_bits: float
-    fixed: int | None
-    likeliest: tuple[tuple[int, float], ...]
-    """The most probable tokens, each with its probability."""
 
 
 class ProductInputs:
@@ -84,6 +64,19 @@ class ProductInputs:
                 values = distribution.support.index_select(0, drawn).view(len(block), -1)
                 block[:, _columns(positions)] = values
         return tokens
+
+    def redraw(
+        self,
+        tokens: Int64[Tensor, "n length"],
+        generator: torch.Generator,
+        start: int = 0,
+        share: float = 1.0,
+    ) -> Int64[Tensor, "n length"]:
+        """Each position from `start` on drawn anew with probability `share`."""
+        drawn = self.sample(len(tokens), generator)
+        kept = torch.rand(drawn.shape, generator=generator) >= share
+        kept[:, :start] = True
+        return torch.where(kept, tokens, drawn)
 
     def log_prob(self, tokens: Int[Tensor, "n length"]) -> Float64[Tensor, " n"]:
         """The exact log probability of each input; −inf outside the support."""

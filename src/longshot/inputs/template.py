@@ -20,10 +20,9 @@ before the slot in the text is theirs and not written twice. `{{` and `}}` are p
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from jaxtyping import Int64
@@ -35,8 +34,8 @@ from longshot.inputs.corpus import LANGUAGES
 from longshot.inputs.counts import Counts
 from longshot.inputs.product import ProductInputs
 from longshot.inputs.tokens import TokenDistribution
-from longshot.inputs.toml_lines import KeyPath, key_name, line_of
 from longshot.models.tokenizer import Tokenizer
+from longshot.toml import KeyPath, TomlFile
 
 _LONGEST = 2**16  # no model reads more, and a slip of the keyboard should not fill the memory
 _PIECE = re.compile(r"\{\{|\}\}|\{(?P<slot>[^{}]*)\}|(?P<lone>[{}])|[^{}]+")
@@ -49,13 +48,7 @@ def read_template(path: Path, tokenizer: Tokenizer, counts: Counts) -> ProductIn
 
 def parse_template(source: str, where: str, tokenizer: Tokenizer, counts: Counts) -> ProductInputs:
     """The same from the file's text; `where` names it in errors."""
-    source = source.replace("\r\n", "\n")
-    try:
-        parsed = tomllib.loads(source)
-    except (ValueError, RecursionError) as error:  # ValueError: also numbers out of range
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise LongshotError(f"{where} is not valid TOML: {reason}.") from error
-    return _Template(parsed, source, where, tokenizer, counts).build()
+    return _Template(TomlFile.parse(source, where), tokenizer, counts).build()
 
 
 @dataclass(frozen=True)
@@ -69,19 +62,17 @@ class _Slot:
 class _Template:
     """A parsed file on its way to a distribution; every refusal names a key and its line."""
 
-    parsed: dict[str, Any]
-    source: str
-    where: str
+    file: TomlFile
     tokenizer: Tokenizer
     counts: Counts
 
     def build(self) -> ProductInputs:
-        self._known((), self.parsed, ("inputs", "slots"))
-        inputs = self._table(("inputs",), self.parsed.get("inputs"))
+        self._known((), self.file.parsed, ("inputs", "slots"))
+        inputs = self._table(("inputs",), self.file.parsed.get("inputs"))
         self._known(("inputs",), inputs, ("name", "text"))
         name = self._string(("inputs", "name"), inputs.get("name"))
         text = self._string(("inputs", "text"), inputs.get("text"))
-        tables = self._table(("slots",), self.parsed.get("slots", {}))
+        tables = self._table(("slots",), self.file.parsed.get("slots", {}))
         slots = {key: self._slot(("slots", key), table) for key, table in tables.items()}
 
         positions = [TokenDistribution.fixed(self.tokenizer.bos)]
@@ -101,13 +92,15 @@ class _Template:
         for match in _PIECE.finditer(text):
             name = match["slot"]
             if match["lone"]:
-                self._refuse(key, f"has a lone {match[0]!r}; write {match[0] * 2!r} for the brace")
+                self.file.refuse(
+                    key, f"has a lone {match[0]!r}; write {match[0] * 2!r} for the brace"
+                )
             if name is None:
                 fixed += match[0][0] if match[0] in ("{{", "}}") else match[0]
                 continue
             if name not in slots:
                 known = ", ".join(slots) or "none"
-                self._refuse(
+                self.file.refuse(
                     key, f"uses a slot {name!r} that has no [slots] table (known: {known})"
                 )
             slot = slots[name]
@@ -116,17 +109,17 @@ class _Template:
             unused.discard(name)
         if unused:
             first = min(unused)
-            self._refuse(("slots", first), f"is not used: the text has no {{{first}}}")
+            self.file.refuse(("slots", first), f"is not used: the text has no {{{first}}}")
         return [*pieces, fixed]
 
     def _slot(self, path: KeyPath, raw: object) -> _Slot:
         table = self._table(path, raw)
         self._known(path, table, ("choices", "tokens", "weights", "repeat"))
         if ("choices" in table) == ("tokens" in table):
-            self._refuse(path, "needs either choices or tokens")
+            self.file.refuse(path, "needs either choices or tokens")
         if "choices" in table:
             if "weights" in table:
-                self._refuse(
+                self.file.refuse(
                     (*path, "weights"), 'goes with tokens; write choices = { "text" = weight, … }'
                 )
             distribution = self._choices((*path, "choices"), table["choices"])
@@ -134,7 +127,7 @@ class _Template:
             distribution = self._class(path, table)
         repeat = table.get("repeat", 1)
         if type(repeat) is not int or not 1 <= repeat <= _LONGEST:
-            self._refuse((*path, "repeat"), f"must be a whole number from 1 to {_LONGEST}")
+            self.file.refuse((*path, "repeat"), f"must be a whole number from 1 to {_LONGEST}")
         texts = (self.tokenizer.texts[token] for token in distribution.support.tolist())
         return _Slot(distribution, repeat, all(text and text[0] == " " for text in texts))
 
@@ -143,24 +136,24 @@ class _Template:
         if isinstance(raw, list) and all(isinstance(choice, str) for choice in raw):
             weights = dict.fromkeys(raw, 1)
             if len(weights) < len(raw):
-                self._refuse(path, "has the same string twice; give weights in a table instead")
+                self.file.refuse(path, "has the same string twice; give weights in a table instead")
         if not isinstance(weights, dict) or not weights:
-            self._refuse(path, "must be a list of strings or a table of weights, and not empty")
+            self.file.refuse(path, "must be a list of strings or a table of weights, and not empty")
         seen: dict[int, str] = {}
         for choice, weight in weights.items():
             token = self._single((*path, choice), choice)
             if token in seen:
-                self._refuse((*path, choice), f"is the same token as {seen[token]!r}")
+                self.file.refuse((*path, choice), f"is the same token as {seen[token]!r}")
             seen[token] = choice
             if type(weight) not in (int, float) or not 0 < weight <= 1e300:
-                self._refuse((*path, choice), "must have a positive number as its weight")
+                self.file.refuse((*path, choice), "must have a positive number as its weight")
         return TokenDistribution.from_weights(list(seen), [float(w) for w in weights.values()])
 
     def _single(self, path: KeyPath, choice: str) -> int:
         tokens = self.tokenizer.encode(choice)
         if len(tokens) != 1:
             spelt = " + ".join(self.tokenizer.show(token) for token in tokens) or "none"
-            self._refuse(
+            self.file.refuse(
                 path,
                 f"is {len(tokens)} tokens ({spelt}), but a choice is one token; spell it "
                 f"otherwise (with or without a leading space), or make a slot for each token",
@@ -170,41 +163,36 @@ class _Template:
     def _class(self, path: KeyPath, table: dict[str, Any]) -> TokenDistribution:
         rule = self._string((*path, "tokens"), table["tokens"])
         if rule not in CLASSES:
-            self._refuse((*path, "tokens"), str(unknown_name("token class", rule, CLASSES)))
+            self.file.refuse((*path, "tokens"), str(unknown_name("token class", rule, CLASSES)))
         tokens = class_tokens(self.tokenizer, rule)
         weights = torch.ones(len(tokens), dtype=torch.float64)
         if "weights" in table:
             weights = self._frequencies((*path, "weights"), table["weights"])[tokens]
         if not weights.sum():
-            self._refuse((*path, "tokens"), f"finds no token of the class {rule!r}")
+            self.file.refuse((*path, "tokens"), f"finds no token of the class {rule!r}")
         return TokenDistribution.from_weights(tokens, weights)
 
     def _frequencies(self, path: KeyPath, raw: object) -> Int64[Tensor, " vocab"]:
         language = self._string(path, raw)
         if language not in LANGUAGES:
-            self._refuse(path, str(unknown_name("frequency table", language, LANGUAGES)))
+            self.file.refuse(path, str(unknown_name("frequency table", language, LANGUAGES)))
         try:
             return self.counts.of(language)
         except LongshotError as error:
-            self._refuse(path, str(error))
+            self.file.refuse(path, str(error))
 
     def _table(self, path: KeyPath, value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
-            self._refuse(path, "must be a table" if value is not None else "is missing")
+            self.file.refuse(path, "must be a table" if value is not None else "is missing")
         return value
 
     def _string(self, path: KeyPath, value: object) -> str:
         if not isinstance(value, str) or not value:
             wrong = "is missing" if value is None else "must be a string that is not empty"
-            self._refuse(path, wrong)
+            self.file.refuse(path, wrong)
         return value
 
     def _known(self, path: KeyPath, table: dict[str, Any], keys: tuple[str, ...]) -> None:
         for key in table:
             if key not in keys:
-                self._refuse((*path, key), str(unknown_name("key", key, keys)))
-
-    def _refuse(self, path: KeyPath, complaint: str) -> NoReturn:
-        stop = "" if complaint.endswith(("?", ".")) else "."
-        line = line_of(self.source, path)
-        raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")
+                self.file.refuse((*path, key), str(unknown_name("key", key, keys)))

@@ -1,6 +1,6 @@
 """The estimators, one file each; importing them registers them."""
 
-from longshot.methods.base import METHODS, Method, make_method, settings_of
+from longshot.methods.base import METHODS, Method, load_plugins, make_method, settings_of
 from longshot.methods.conditional import Conditional
 from longshot.methods.gld import GLD
 from longshot.methods.itgis import ITGIS
@@ -17,6 +17,7 @@ __all__ = [
     "Conditional",
     "Method",
     "Naive",
+    "load_plugins",
     "make_method",
     "settings_of",
 ]

@@ -7,25 +7,32 @@ file reads: the formula and its citation, the settings, the step as plain functi
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
 
 from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import Tensor
 
-from longshot.errors import LongshotError, unknown_name
+from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.estimate import Cost, Estimate, Job
 from longshot.evaluate import activations
-from longshot.events import Event, TokenIn, show_event
+from longshot.events import Event
+from longshot.inputs import as_product
 
 NO_HIT = "No input produced the target: its probability is below what this budget can see."
 NEVER_FOUND = (
     "No sample produced the target, which says nothing of how small its probability is: "
     "try another temperature, a larger budget, or naive."
 )
+
+
+Need = Literal["token", "score", "product"]
+"""An event about the next token's argmax; one that can be climbed; inputs of independent tokens."""
 
 
 @dataclass(frozen=True)
@@ -35,26 +42,28 @@ class Method(ABC):
     name: ClassVar[str]
     shares: ClassVar[bool] = False
     """Whether one set of samples serves all events of a job."""
-    needs: ClassVar[Literal["token", "score", "samples"]] = "token"
-    """What of an event it lives on: the next token, a score to climb, or only what comes out."""
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it cannot do without, beyond inputs that can be sampled and events that are decided."""
+    fit_form: ClassVar[str] = "power"
+    """The fit that a study scores it by: one of `longshot.study.fits.FORMS`."""
 
     def check(self, job: Job) -> None:
         """Refuse what it cannot do, in one sentence and before anything runs."""
+        if "product" in self.needs:
+            as_product(job.inputs, self.name)
         for event in job.events:
-            if isinstance(event, TokenIn):
-                continue
-            if self.needs == "token":
-                what = f"{self.name} needs an event of a single token; ask naive, conditional, "
-                what += "itgis or mhis for"
-            elif self.needs == "score" and not event.texts:
+            calls = event.calls if "score" in self.needs else event.steps
+            if "token" in self.needs and not event.is_single_step:
+                what = f"{self.name} needs an event of a single token, which is not"
+            elif "score" in self.needs and not event.can_be_climbed:
                 what = f"{self.name} needs texts to climb towards: give climb=[…] to"
             elif (longest := job.inputs.length + event.reach) > job.model.context:
                 what = f"{job.model.name} reads {job.model.context} tokens, not the {longest} of"
-            elif (calls := event.calls if self.needs == "score" else event.steps) > job.budget:
+            elif calls > job.budget:
                 what = f"A budget of {job.budget} calls is below the {calls} of one sample of"
             else:
                 continue
-            raise LongshotError(f"{what} {show_event(event, job.model)}.")
+            raise LongshotError(f"{what} {event.show(job.model)}.")
 
     @abstractmethod
     def estimate(self, job: Job) -> list[Estimate]:
@@ -78,14 +87,34 @@ M = TypeVar("M", bound=type[Method])
 
 def register(method: M) -> M:
     """Make a method known by its name."""
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise LongshotError(f"A method is a subclass of longshot.Method, which {method!r} is not.")
     METHODS[method.name] = method
     return method
 
 
+def load_plugins() -> None:
+    """Register the methods of other packages: their entry points in the group `longshot.methods`.
+
+    One that cannot be loaded is told in a warning and hides none of the others.
+    """
+    for point in entry_points(group="longshot.methods"):
+        if point.name not in METHODS:
+            try:
+                register(point.load())
+            except Exception as error:  # another package's, so anything
+                what = f"The method {point.name!r} of {point.value} cannot be loaded"
+                warnings.warn(f"{what}: {first_line(error)}", stacklevel=2)
+
+
 def make_method(name: str | Method, **settings: Any) -> Method:
     """The method of a name, with some of its settings changed."""
-    if not isinstance(name, str):
+    if isinstance(name, Method):
         return name
+    if not isinstance(name, str):
+        raise LongshotError(f"A method is a name or a method, not {name!r}.")
+    if name not in METHODS:
+        load_plugins()
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     made = METHODS[name]

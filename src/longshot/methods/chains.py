@@ -7,18 +7,19 @@ import math
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from longshot.numerics import binomial_interval, log_interval, r_hat
+from longshot.intervals import LEAST_REPLICATES, Interval, log_share_limit, of_replicates
+from longshot.numerics import r_hat
 
 
 def ratio(
-    log_weight: Float64[Tensor, "chain step"], hit: Bool[Tensor, "chain step"]
+    log_weight: Float64[Tensor, "chain step"], grade: Float64[Tensor, "chain step"]
 ) -> tuple[float, float | None]:
-    """log of Σ w·1[hit]/Σ w, and its relative error by the delta method over chains.
+    """log of Σ w·grade/Σ w, and its relative error by the delta method over chains.
 
     With a_c and b_c a chain's share of the upper and of the lower sum,
     Var(p̂)/p̂² ≈ C/(C−1) · Σ_c (a_c − b_c)².
     """
-    above = log_weight.masked_fill(~hit, -math.inf).logsumexp(1)
+    above = (log_weight + grade.log()).logsumexp(1)
     below = log_weight.logsumexp(1)
     log_p = float(above.logsumexp(0) - below.logsumexp(0))
     chains = len(log_weight)
@@ -48,39 +49,30 @@ def starts_reached(
     return int((start <= log_weight.max() + 1e-3).sum())  # more than the noise of float32
 
 
-def interval(log_p: float, error: float, chains: int, reached: int) -> tuple[float, float]:
-    """Student's over chains, whose lower end allows for the part of p that they left behind.
+def interval(
+    log_p: float,
+    error: float | None,
+    hit: Bool[Tensor, "chain step"],
+    reached: int,
+    worst: float,
+) -> Interval | str:
+    """The interval of replicates, whose lower end allows for the part of p left behind by all.
 
-    Nothing is presumed to hit there, so that p̂·Pr(S) is what is estimated. Where a start lies
-    outside of S, log Pr(S) is uncertain by as much as its binomial lower limit is below 0. The two
-    errors are independent: lengths on the log scale add in squares.
+    Nothing is presumed to hit there, so that p̂·Pr(S) is what is estimated, and log Pr(S) is
+    uncertain by as much as the lower limit that the starts support is below 0. The two errors are
+    independent: lengths on the log scale add in squares. Chains that differ from each other by
+    more than each does in itself (an R-hat of √2) have not moved.
     """
-    behind = -math.log(binomial_interval(reached, chains)[0]) if reached < chains else 0.0
-    return log_interval(log_p, error, chains - 1, below=behind)
-
-
-def no_interval(
-    hit: Bool[Tensor, "chain step"], error: float | None, worst: float, reached: int
-) -> str | None:
-    """Why chains with a largest R-hat and so many starts within reach bear no interval, or None."""
     chains, with_hits = len(hit), int(hit.any(1).sum())
-    if not with_hits:
-        return "No sample hit."
-    if chains < 3:
-        return f"An interval needs 3 chains, not {chains}: raise the budget, or set chains."
-    if with_hits < max(3, chains / 2):
+    if 0 < with_hits < LEAST_REPLICATES <= chains:
         return f"Only {with_hits} of {chains} chains found the target."
-    if math.isnan(worst):
-        return "The chains are too short to be compared with each other."
-    if not worst < 1.5:  # short of that the spread between chains still tells their error
-        return f"The chains disagree (R-hat = {worst:.2f} ≥ 1.5)."
     if bool(hit.all()):
         return "Every state hits: nothing tells of the inputs that miss."
-    if reached < chains / 2:
+    if with_hits and chains >= LEAST_REPLICATES and not worst < math.sqrt(2):
+        return f"The chains stay apart (R-hat = {worst:.2f}, not below √2)."
+    if with_hits and not reached:
         return (
-            f"The chains never came back to scores as low as those of {chains - reached} of the "
-            f"{chains} inputs that they started from: raise the temperature."
+            "The chains never came back to scores as low as those of the inputs that they started "
+            "from: raise the temperature."
         )
-    if error is None or error > 0.8:
-        return "The chains differ too much for a standard error to be trusted."
-    return None
+    return of_replicates(log_p, error, chains, below=-log_share_limit(reached, chains))

@@ -15,6 +15,7 @@ by the delta method: with z = μ/σ and y = (Δ − μ)/σ,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,9 +24,9 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
-from longshot.events import TokenIn, token_events
-from longshot.methods.base import Activations, Clock, Method, register
+from longshot.evaluate.argmax import BLOCK, Decider, leaders, readout
+from longshot.events import Event, member_table, members_of
+from longshot.methods.base import Activations, Clock, Method, Need, register
 from longshot.models import Model
 
 NO_INTERVAL = (
@@ -37,18 +38,18 @@ NO_SPREAD = "The logit difference is the same on every input: there is no Gaussi
 
 
 def logit_differences(
-    model: Model, v: Float[Tensor, "n width"], events: tuple[TokenIn, ...]
+    model: Model, v: Float[Tensor, "n width"], events: Sequence[Event]
 ) -> tuple[Float[Tensor, "event n"], Int64[Tensor, " leader"]]:
     """Δ of every event at each activation, from one pass over all logits; and who leads."""
-    out, members = readout(model), [list(event.members) for event in events]
-    delta, leaders = [], []
-    for rows in v.to(out.dtype).split(UNEMBED_BLOCK):
-        logits = out.logits(rows)
-        own = torch.stack([logits[:, tokens].amax(1) for tokens in members])
-        best = logits.max(1)
-        delta.append(own - best.values)
-        leaders.append(best.indices.unique())
-    return torch.cat(delta, 1), torch.cat(leaders).unique()
+    out = readout(model)
+    members = member_table(events).to(out.rows.device)
+    delta, leading = [], []
+    for rows in v.to(out.rows).split(BLOCK):
+        folded = out.folded(rows)
+        first, logits = leaders(folded), folded.flatten(1)
+        delta.append((logits[:, members].amax(2).mT - first.best).cpu())
+        leading.append(first.token.unique().cpu())
+    return torch.cat(delta, 1), torch.cat(leading).unique()
 
 
 def gaussian_tail(
@@ -76,19 +77,20 @@ class GLD(Method):
 
     name: ClassVar[str] = "gld"
     shares: ClassVar[bool] = True
+    needs: ClassVar[frozenset[Need]] = frozenset({"token"})
+    fit_form: ClassVar[str] = "gaussian"
 
     def estimate(self, job: Job) -> list[Estimate]:
-        events = token_events(job.events)
         drawn = Activations(job, job.budget)
         clock = Clock()
-        differences, leaders = logit_differences(job.model, drawn.values, events)
+        differences, leading = logit_differences(job.model, drawn.values, job.events)
         margin = readout(job.model).margin(drawn.values)
         macs = job.budget * job.model.unembedding.numel()
         shared = drawn.cost + Cost(macs=macs, seconds=clock.seconds)
         estimates = []
-        for event, delta in zip(events, differences, strict=True):
+        for event, delta in zip(job.events, differences, strict=True):
             clock = Clock()
-            involved = torch.cat([leaders, torch.tensor(event.members)])
+            involved = torch.cat([leading, torch.tensor(members_of(event))])
             rounding = float(readout(job.model).margin(drawn.values, involved).max())
             mu, sigma, log_probability, standard_error = gaussian_tail(delta.double(), rounding)
             near = delta >= -2 * margin  # what may have won; the decision is the decider's

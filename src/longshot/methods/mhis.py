@@ -22,8 +22,9 @@ consistent, with a bias of order 1/n. (The paper prints the weight inverted.)
 Every one-position kernel leaves q invariant, so a stationary chain has the law q after any sequence
 of positions. All chains of all targets move at the same position in the same step, in sweeps from
 the first free one to the last. Chains are independent, and the spread between them gives the
-standard error. They start from draws of p, which tell whether the normaliser has seen all of p:
-where chains never come back to scores as low, Σ w is too small and p̂ too large.
+standard error. It fails in both directions. Upwards, where no chain comes back to the low scores
+of p: Σ w is too small, which the starts tell, as they are draws of p. Downwards, and on the shipped
+models mostly so, where chains do not mix: they miss kinds of input that hit, and nothing tells.
 
 **Why sweeps.** A proposal costs one forward and one backward pass. What comes before position i
 does not see the new token, and until the sweep ends only gradients from i on are asked for: where
@@ -36,7 +37,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
@@ -44,16 +45,13 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Evaluation, Tails, evaluator_for
+from longshot.evaluate import Evaluation, Evaluator, Tails
 from longshot.events import Score
-from longshot.inputs import TokenDistribution
-from longshot.methods.base import NEVER_FOUND, Clock, Method, register, require_positive
-from longshot.methods.chains import disagreement, interval, no_interval, ratio, starts_reached
-from longshot.numerics import (
-    autocorrelated_size,
-    effective_sample_size,
-    pareto_k,
-)
+from longshot.inputs import TokenDistribution, as_product
+from longshot.intervals import fields_of
+from longshot.methods.base import NEVER_FOUND, Clock, Method, Need, register, require_positive
+from longshot.methods.chains import disagreement, interval, ratio, starts_reached
+from longshot.numerics import autocorrelated_size, chain_effective_size, pareto_k
 
 ROWS = 512  # chains in hand at once, each with what the network remembers of it
 
@@ -64,7 +62,7 @@ class MHIS(Method):
     """Importance sampling from a random walk that climbs the target's logit."""
 
     name: ClassVar[str] = "mhis"
-    needs: ClassVar[Literal["score"]] = "score"
+    needs: ClassVar[frozenset[Need]] = frozenset({"score", "product"})
     temperature: float = 1.0
     chains: int | None = None
     """Unless given, such that each chain makes 96 steps for every chain there is: 8 chains at
@@ -85,7 +83,7 @@ class MHIS(Method):
             chains, calls = self._plan(part.evaluations)
             settings = replace(self, score="gap") if part.is_path else self
             clock, walk = Clock(), Walk(part, settings, chains)
-            steps, free = walk.affordable(calls), part.inputs.free_positions
+            steps, free = walk.affordable(calls), walk.inputs.free_positions
             for step, position in enumerate(itertools.islice(itertools.cycle(free), steps)):
                 walk.move(position)
                 if step >= int(steps * self.burn_in):
@@ -97,7 +95,7 @@ class MHIS(Method):
 
     def check(self, job: Job) -> None:
         super().check(job)
-        if not job.inputs.free_positions:
+        if not as_product(job.inputs, self.name).free_positions:
             raise LongshotError(f"mhis: no position of {job.inputs.name!r} is free to move.")
         for part in job.parts(1):
             self._plan(part.evaluations)
@@ -119,7 +117,7 @@ def proposal(
 ) -> TokenDistribution:
     """φ for each chain, from the gradient at the position that moves."""
     rows = embedding.mT.expand(len(slope), -1, -1)
-    return p.tilt(torch.bmm(slope.double(), rows), temperature)
+    return p.tilt(torch.bmm(slope.double(), rows).cpu(), temperature)
 
 
 def log_acceptance(
@@ -158,26 +156,25 @@ class Walk:
 
     def __init__(self, job: Job, settings: MHIS, chains: int) -> None:
         self.job, self.settings, self.chains = job, settings, chains
-        self.evaluator = evaluator_for(job.model, job.events, settings.score, job.inputs)
+        self.inputs = as_product(job.inputs, settings.name)
+        self.evaluator = Evaluator(job.model, job.events, settings.score, job.inputs)
         self.generators = [job.generator(settings.name, event) for event in job.events]
         self.owner = torch.arange(len(job.events)).repeat_interleave(chains)
-        self.embedding = {
-            group.distribution: job.model.embedding[group.distribution.support].double()
-            for group in job.inputs.groups
-        }
+        embedding, laws = job.model.embedding, [g.distribution for g in self.inputs.groups]
+        self.embedding = {p: embedding[p.support.to(embedding.device)].double() for p in laws}
         self.tails = Tails(self.evaluator, self.owner, job.inputs.length)
         self.state = self.at(torch.stack([job.inputs.sample(chains, g) for g in self.generators]))
         self.start = self.state.score
         self.accepted = torch.zeros(len(job.events), dtype=torch.int64)
-        self.gap: Float64[Tensor, "target chain"] | None = None
+        self.grade = torch.zeros(len(job.events), chains, dtype=torch.float64)
         self.stale = torch.ones(len(job.events), chains, dtype=torch.bool)
         self.scores: list[Tensor] = []
-        self.hits: list[Tensor] = []
+        self.grades: list[Tensor] = []
         self.found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
 
     def affordable(self, calls: int) -> int:
         """How many steps so many evaluations pay for: of the start, the moves, and every sweep."""
-        free = len(self.job.inputs.free_positions)
+        free = len(self.inputs.free_positions)
         sweeps = math.ceil(calls / (free + 1)) if self.tails.resumes and free > 1 else 1
         return calls - sweeps
 
@@ -200,7 +197,7 @@ class Walk:
         self.tails.put_back(slice(None))  # a proposal that was never decided
         if i < self.tails.since:
             self.state = self.at(self.state.tokens)
-        x, p, temperature = self.state, self.job.inputs.positions[i], self.settings.temperature
+        x, p, temperature = self.state, self.inputs.positions[i], self.settings.temperature
         forward = proposal(p, self.embedding[p], x.gradient[:, :, i], temperature)
         old, new = p.index_of(x.tokens[:, :, i]), forward.invert(uniform[..., None])[..., 0]
         tokens = x.tokens.clone()
@@ -223,33 +220,34 @@ class Walk:
         self.stale |= accept & differs
 
     def record(self) -> None:
-        """Note the score and the hit of every chain; only states that changed are unembedded."""
-        if self.gap is None:
-            self.gap = torch.full(self.stale.shape, -math.inf, dtype=torch.float64)
+        """Note score and grade of every chain; only states that changed are unembedded."""
         if self.stale.any():
             changed = self.stale.flatten()
             tokens, v = (
                 x.flatten(0, 1)[changed] for x in (self.state.tokens, self.state.activation)
             )
-            self.gap[self.stale] = self.evaluator.decide(tokens, v, self.owner[changed])
-            fresh = self.stale & (self.gap > 0)
+            decided = self.evaluator.decide(tokens, v, self.owner[changed])
+            self.grade[self.stale] = decided.grade
+            gap = torch.zeros_like(self.grade)
+            gap[self.stale] = decided.gap
+            fresh = self.stale & (self.grade > 0)
             for i in fresh.any(1).nonzero()[:, 0].tolist():
-                self.found[i].append((self.state.tokens[i, fresh[i]], self.gap[i, fresh[i]]))
+                self.found[i].append((self.state.tokens[i, fresh[i]], gap[i, fresh[i]]))
             self.stale.zero_()
         self.scores.append(self.state.score)
-        self.hits.append(self.gap > 0)
+        self.grades.append(self.grade.clone())
 
     def answer(self, i: int, steps: int, seconds: float) -> Estimate:
         """The estimate of the i-th event from the recorded states."""
         job, event = self.job, self.job.events[i]
         scores = torch.stack([s[i] for s in self.scores], 1)  # chain × step
-        hit = torch.stack([h[i] for h in self.hits], 1)
+        grade = torch.stack([g[i] for g in self.grades], 1)
+        hit = grade > 0
         log_weight = -scores / self.settings.temperature
-        log_probability, error = ratio(log_weight, hit)
-        hits, k = int(hit.sum()), pareto_k(log_weight[hit])
+        log_probability, error = ratio(log_weight, grade)
+        hits, k = int(hit.sum()), pareto_k((log_weight + grade.log())[hit])
         worst = disagreement(log_weight, hit)
         reached = starts_reached(log_weight, -self.start[i] / self.settings.temperature)
-        reason = no_interval(hit, error, worst, reached)
         warnings = () if hits else (NEVER_FOUND,)
         statistics = {
             "r_hat": worst,
@@ -263,15 +261,10 @@ class Walk:
             event,
             log_probability=log_probability,
             standard_error=None if error is None else error * math.exp(log_probability),
-            interval=(
-                interval(log_probability, error, self.chains, reached)
-                if error is not None and not reason
-                else None
-            ),
-            no_interval=reason,
+            **fields_of(interval(log_probability, error, hit, reached, worst)),
             samples=hit.numel(),
             hits=hits,
-            effective_sample_size=effective_sample_size(log_weight[hit]),
+            effective_sample_size=chain_effective_size(log_weight + grade.log()),
             pareto_k=k,
             acceptance_rate=float(self.accepted[i]) / (steps * self.chains),
             near_ties=int(self.evaluator.near_ties[i]),
@@ -284,7 +277,7 @@ class Walk:
     def cost(self, i: int, steps: int, seconds: float) -> Cost:
         """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
         forwards, backwards, macs = self.evaluator.cost(i)
-        supports = [d.size for d in self.job.inputs.positions if not d.is_fixed]
+        supports = [d.size for d in self.inputs.positions if not d.is_fixed]
         width = self.job.model.width
         scores = 2 * self.chains * steps * width * sum(supports) // len(supports)
         return Cost(forwards, backwards, macs + scores, seconds)

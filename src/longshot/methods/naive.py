@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
+
+from jaxtyping import Float64
+from torch import Tensor
 
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Plainly, follow, smallest_gap, winners
+from longshot.evaluate import PlainContinuations, Winners, outcomes, winners
 from longshot.methods.base import NO_HIT, Activations, Clock, Method, register
 from longshot.numerics import binomial_interval
 
@@ -26,7 +29,6 @@ class Naive(Method):
 
     name: ClassVar[str] = "naive"
     shares: ClassVar[bool] = True
-    needs: ClassVar[Literal["samples"]] = "samples"
 
     def estimate(self, job: Job) -> list[Estimate]:
         drawn = Activations(job, max(job.budget // event.steps for event in job.events))
@@ -37,25 +39,41 @@ class Naive(Method):
         estimates = []
         for event in job.events:
             clock, n = Clock(), job.budget // event.steps
-            onwards = Plainly(job.model, drawn.tokens)
-            hit = follow(job.model, event, drawn.values[:n], won.token[:n], onwards)
-            hits, gaps = len(hit.rows), smallest_gap(job.model, event, hit)
-            problem = Problem(job.model, job.inputs, event)
+            go_on = PlainContinuations(job.model, drawn.tokens)
+            first = Winners(won.token[:n], won.near[:n])
+            found = outcomes(job.model, event, drawn.values[:n], go_on, first)
+            problem, hits = Problem(job.model, job.inputs, event), len(found.rows)
             estimates.append(
                 self.answer(
                     job,
                     event,
-                    log_probability=math.log(hits / n) if hits else -math.inf,
-                    standard_error=math.sqrt(hits * (n - hits) / n) / n or None,
-                    interval=binomial_interval(hits, n),
                     samples=n,
                     hits=hits,
-                    near_ties=int(won.near[:n].sum()) + hit.near_ties,
-                    witnesses=best_witnesses(problem, [(drawn.tokens[hit.rows], gaps)]),
+                    near_ties=found.near_ties,
+                    witnesses=best_witnesses(problem, [(drawn.tokens[found.rows], found.gap)]),
                     warnings=() if hits else (NO_HIT,),
-                    cost=Cost(onwards.forwards, 0, onwards.macs, clock.seconds),
+                    cost=Cost(go_on.forwards, 0, go_on.macs, clock.seconds),
                     shared_cost=shared.share(n, len(drawn.tokens)),
+                    **mean_grade(found.grade, n),
                 )
             )
         job.progress(1.0)
         return estimates
+
+
+def mean_grade(grade: Float64[Tensor, " hit"], n: int) -> dict[str, Any]:
+    """The mean of n grades of which those above zero are given, its error and its interval.
+
+    Grades of 0 and 1 alone are counts. Others lie between, and their mean varies no more than that
+    of counts: the interval of counts, rounded outwards, is kept.
+    """
+    total = float(grade.sum())
+    p = total / n
+    error = math.sqrt(max(float(grade.square().sum()) / n - p * p, 0.0) / n)
+    low, _ = binomial_interval(math.floor(total), n)
+    _, high = binomial_interval(math.ceil(total), n)
+    return {
+        "log_probability": math.log(p) if total else -math.inf,
+        "standard_error": error or None,
+        "interval": (low, high),
+    }

@@ -24,12 +24,13 @@ from torch import Tensor
 from longshot.errors import LongshotError, unknown_name
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
-from longshot.events import TokenIn, show_event, token_events
+from longshot.events import Event, members_of
 from longshot.methods import shortest as directions
 from longshot.methods.base import (
     Activations,
     Clock,
     Method,
+    Need,
     register,
     require_positive,
 )
@@ -137,6 +138,7 @@ class QLD(Method):
 
     name: ClassVar[str] = "qld"
     shares: ClassVar[bool] = True
+    needs: ClassVar[frozenset[Need]] = frozenset({"token"})
     direction: str = "shortest"
     epsilon: float = 1e-6
     repetitions: int = 2000
@@ -154,23 +156,23 @@ class QLD(Method):
     def estimate(self, job: Job) -> list[Estimate]:
         shared = share(job, self.epsilon)
         estimates = []
-        for done, event in enumerate(token_events(job.events), start=1):
+        for done, event in enumerate(job.events, start=1):
             estimates.append(self._one(job, event, shared))
             job.progress(done / len(job.events))
         return estimates
 
     def check(self, job: Job) -> None:
         super().check(job)
-        for event in token_events(job.events):
-            if len(event.tokens) > 1:
+        for event in job.events:
+            if len(members_of(event)) > 1:
                 raise LongshotError(
                     f"qld needs an event of a single token, whose acceptance region is convex; "
-                    f"got {show_event(event, job.model)}."
+                    f"got {event.show(job.model)}."
                 )
 
-    def _one(self, job: Job, event: TokenIn, shared: Shared) -> Estimate:
+    def _one(self, job: Job, event: Event, shared: Shared) -> Estimate:
         clock, n = Clock(), job.budget
-        (target,) = event.members
+        (target,) = members_of(event)
         region = Region(shared.whitened.A, shared.rows, shared.mean_logits, target)
         pairs, statistics, warnings = self._pairs(region, shared, job.generator(self.name, event))
         best = shared.top.logits.amax(1)  # what comes near it, the decider decides

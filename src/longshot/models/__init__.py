@@ -1,15 +1,16 @@
 """Language models seen from their last position."""
 
-from longshot.models.base import Model, Network, PrefixNetwork, SizedNetwork, in_blocks
+from longshot.models.base import CachedNetwork, Memory, Model, Network, SizedNetwork, in_blocks
 from longshot.models.checkpoints import ModelInfo, available, load_model
 from longshot.models.products import dense
 from longshot.models.tokenizer import Tokenizer
 
 __all__ = [
+    "CachedNetwork",
+    "Memory",
     "Model",
     "ModelInfo",
     "Network",
-    "PrefixNetwork",
     "SizedNetwork",
     "Tokenizer",
     "available",

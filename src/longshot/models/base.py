@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +21,9 @@ from torch.nn import functional
 
 from longshot.errors import LongshotError
 from longshot.models.tokenizer import Tokenizer
+
+Memory = list[Float[Tensor, "_ rows _ position _"]]
+"""What later positions need to know of earlier ones, of each layer; its owner knows what it is."""
 
 
 @runtime_checkable
@@ -37,7 +40,10 @@ class Network(Protocol):
     def activation(
         self, embedded: Float[Tensor, "batch position width"]
     ) -> Float[Tensor, "batch width"]:
-        """The activation before the unembedding at the last position; differentiable."""
+        """The activation before the unembedding at the last position; differentiable.
+
+        In float32 at least: a network in half precision runs in it, and nothing after it does.
+        """
 
     def macs(self, positions: int) -> int:
         """Multiply-accumulates of one `activation`."""
@@ -47,22 +53,40 @@ class Network(Protocol):
 
 
 @runtime_checkable
-class PrefixNetwork(Protocol):
-    """The optional capability: a prefix is run once, each continuation costs its own tokens."""
+class CachedNetwork(Protocol):
+    """The optional capability: what later positions need to know of earlier ones is kept.
 
-    def prefix(self, embedded: Float[Tensor, "batch prefix width"]) -> Any:
-        """What continuations will attend to."""
+    Inputs that change from some position on are run again from there, and many continuations of
+    one beginning cost their own tokens only. A beginning is run by `resume` from 0.
+    """
+
+    def memory(self, rows: int, positions: int) -> Memory:
+        """Room for what is known of so many inputs of this length, nothing yet."""
+
+    def resume(
+        self, embedded: Float[Tensor, "rows tail width"], memory: Memory, start: int
+    ) -> Float[Tensor, "rows activation"]:
+        """The activation of inputs known up to `start`; `memory` takes up the rest.
+
+        Differentiable in `embedded`, while the memory stays as it is.
+        """
 
     def extend(
-        self, cache: Any, embedded: Float[Tensor, "batch continuation tail width"]
-    ) -> Float[Tensor, "batch continuation width"]:
-        """The activation after each continuation of each cached prefix."""
+        self, embedded: Float[Tensor, "rows continuation tail width"], memory: Memory, start: int
+    ) -> Float[Tensor, "rows continuation activation"]:
+        """The activation after many continuations of each row known up to `start`.
 
-    def prefix_macs(self, positions: int) -> int:
-        """Multiply-accumulates of one prefix."""
+        The memory stays as it was.
+        """
 
-    def leaf_macs(self, positions: int, prefix: int) -> int:
-        """Multiply-accumulates of one continuation."""
+    def macs(self, positions: int, prefix: int = 0) -> int:
+        """Multiply-accumulates of one `resume` over `positions` behind a known prefix."""
+
+    def backward_macs(self, positions: int, prefix: int = 0) -> int:
+        """Multiply-accumulates of its gradient, the forward pass apart."""
+
+    def extend_macs(self, continuations: int, positions: int, prefix: int) -> int:
+        """Multiply-accumulates of all continuations of one row in one `extend`."""
 
 
 @runtime_checkable
@@ -74,6 +98,11 @@ class SizedNetwork(Protocol):
 
     def limit_rows(self, rows: int) -> None:
         """Take no more at once from now on."""
+
+
+def at_least_float32(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The same numbers, in float32 where they were in half precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def in_blocks(
@@ -135,11 +164,6 @@ class Model:
     @cached_property
     def unembedding(self) -> Float[Tensor, "width vocab"]:
         return self.network.unembedding.detach()
-
-    @cached_property
-    def unembedding_rows(self) -> Float[Tensor, "vocab width"]:
-        """The unembedding with a token's weights side by side, for gathering a few tokens."""
-        return self.unembedding.mT.contiguous()
 
     @cached_property
     def unembedding_bias(self) -> Float[Tensor, " vocab"]:

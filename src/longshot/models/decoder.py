@@ -7,29 +7,31 @@
 A soft cap is monotone, so it changes no argmax, no event and no probability. Scores, gradients and
 gaps are those of the logits before it: for the samplers that is another guide than the capped
 logit, one whose slope does not vanish, and the answer is the same.
-
-A model in half precision runs in it; its activations, and all that is made of them, are float32.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import cached_property
+from itertools import chain
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from longshot.errors import LongshotError
-from longshot.models.base import in_blocks
+from longshot.models.base import Memory, at_least_float32, in_blocks
 
 ROWS = 64  # of one call, where the memory suffices
 GRAIN = 8  # a multiple of this, where so many fit
 MEMORY = 2**29  # bytes that one call may keep for its gradient; a constant, so that runs agree
 
-KeysValues = tuple[Tensor, Tensor]
-"""One layer's keys and values; the first axis is the input."""
+KeysValues = tuple[
+    Float[Tensor, "rows head position key_width"], Float[Tensor, "rows head position value_width"]
+]
+"""One layer's keys and values."""
 
 
 class Decoder(nn.Module):
@@ -61,7 +63,7 @@ class Decoder(nn.Module):
 
     @abstractmethod
     def cache(self, layers: Sequence[KeysValues] = (), rows: int = 0) -> Any:
-        """A cache of `layers`, or an empty one for so many rows."""
+        """A cache that holds a copy of `layers`, or an empty one for so many rows."""
 
     @abstractmethod
     def layers(self, cache: Any) -> list[KeysValues]:
@@ -91,8 +93,7 @@ class DecoderNetwork(nn.Module):
             raise LongshotError(
                 f"The input has {length} tokens, but the model's context is {self.decoder.context}."
             )
-        last = self.decoder.hidden(embedded, cache)[:, -1]
-        return last.to(torch.promote_types(last.dtype, torch.float32)) * self.scale
+        return at_least_float32(self.decoder.hidden(embedded, cache)[:, -1]) * self.scale
 
     def rows(self, positions: int) -> int:
         """How many inputs of this length one call should take."""
@@ -103,63 +104,77 @@ class DecoderNetwork(nn.Module):
         """Take no more at once from now on."""
         self._most = rows
 
-    def macs(self, positions: int) -> int:
-        """Multiply-accumulates of one `activation`; every expert is counted."""
-        return positions * (self.decoder.dense + self.decoder.mixing * positions)
+    def macs(self, positions: int, prefix: int = 0) -> int:
+        """Multiply-accumulates of positions behind a known prefix; every expert is counted."""
+        return positions * (self.decoder.dense + self.decoder.mixing * (prefix + positions))
 
-    def backward_macs(self, positions: int) -> int:
+    def backward_macs(self, positions: int, prefix: int = 0) -> int:
         """Those of the gradient: as many again, and attention's two products twice."""
-        return self.macs(positions) + positions * positions * self.decoder.mixing
-
-
-class Prefix(NamedTuple):
-    """Each layer's keys and values of some prefixes."""
-
-    length: int
-    layers: list[KeysValues]
+        again = positions * (prefix + positions) * self.decoder.mixing
+        return self.macs(positions, prefix) + again
 
 
 class CachedDecoderNetwork(DecoderNetwork):
-    """The same with a prefix cache, where the architecture has one that continuations can share."""
+    """The same with a memory, where the architecture has a cache of keys and values."""
 
-    def prefix(self, embedded: Float[Tensor, "batch prefix width"]) -> Prefix:
-        """Run prefixes once and keep what their continuations will attend to."""
-        found: list[list[KeysValues]] = []
+    def memory(self, rows: int, positions: int) -> Memory:
+        """Room for each layer's keys, then its values: [1, rows, head, position, width]."""
+        return [
+            known.new_empty(1, rows, known.shape[1], positions, known.shape[3])
+            for known in self._one_token
+        ]
+
+    @cached_property
+    def _one_token(self) -> list[Tensor]:
+        """The keys and values of some token, for their shapes."""
+        cache = self.decoder.cache(rows=1)
+        with torch.no_grad():
+            self.decoder.hidden(self.embedding[None, :1], cache)
+        return list(chain.from_iterable(self.decoder.layers(cache)))
+
+    def resume(
+        self, embedded: Float[Tensor, "rows tail width"], memory: Memory, start: int
+    ) -> Float[Tensor, "rows activation"]:
+        """`activation` of inputs whose first `start` positions are in `memory`; it fills the rest.
+
+        Differentiable in `embedded`, not in what the memory holds.
+        """
+        end, found = start + embedded.shape[1], list[Tensor]()
 
         def run(here: slice) -> None:
-            cache = self.decoder.cache(rows=here.stop - here.start)
-            self._last(embedded[here], cache)
-            found.append(self.decoder.layers(cache))
+            cache = self._cache([layer[0, here] for layer in memory], start)
+            found.append(self._last(embedded[here], cache, start))
+            known = chain.from_iterable(self.decoder.layers(cache))
+            for layer, new in zip(memory, known, strict=True):
+                layer[0, here, :, start:end] = new[:, :, start:].detach()
 
-        in_blocks(self, len(embedded), embedded.shape[1], run, ROWS)
-        layers = [
-            (torch.cat([keys for keys, _ in blocks]), torch.cat([values for _, values in blocks]))
-            for blocks in zip(*found, strict=True)
-        ]
-        return Prefix(embedded.shape[1], layers)
+        in_blocks(self, len(embedded), end, run, ROWS)
+        return torch.cat(found)
 
     def extend(
-        self, cache: Prefix, embedded: Float[Tensor, "batch continuation tail width"]
+        self, embedded: Float[Tensor, "batch continuation tail width"], memory: Memory, start: int
     ) -> Float[Tensor, "batch continuation activation"]:
-        """The activation after each continuation of each cached prefix."""
-        rows = embedded.flatten(0, 1)
+        """The activation after each continuation of each input's first `start` positions."""
+        rows, found = embedded.flatten(0, 1), list[Tensor]()
         owner = torch.arange(len(rows), device=rows.device) // embedded.shape[1]
-        found: list[Tensor] = []
 
         def run(here: slice) -> None:
-            past = [(keys[owner[here]], values[owner[here]]) for keys, values in cache.layers]
-            found.append(self._last(rows[here], self.decoder.cache(past), cache.length))
+            cache = self._cache([layer[0, owner[here]] for layer in memory], start)
+            found.append(self._last(rows[here], cache, start))
 
-        in_blocks(self, len(rows), cache.length + rows.shape[1], run, ROWS)
+        in_blocks(self, len(rows), start + rows.shape[1], run, ROWS)
         return torch.cat(found).reshape(*embedded.shape[:2], -1)
 
-    def prefix_macs(self, positions: int) -> int:
-        """Multiply-accumulates of one prefix."""
-        return self.macs(positions)
+    def extend_macs(self, continuations: int, positions: int, prefix: int) -> int:
+        """Multiply-accumulates of all continuations of one input."""
+        return continuations * self.macs(positions, prefix)
 
-    def leaf_macs(self, positions: int, prefix: int) -> int:
-        """Those of one continuation."""
-        return positions * (self.decoder.dense + self.decoder.mixing * (prefix + positions))
+    def _cache(self, known: list[Float[Tensor, "rows head position _"]], start: int) -> Any:
+        """A cache of the first `start` positions."""
+        if not start:
+            return self.decoder.cache(rows=len(known[0]))
+        past = [layer[:, :, :start] for layer in known]
+        return self.decoder.cache(list(zip(past[::2], past[1::2], strict=True)))
 
 
 def dense_macs(blocks: nn.Module) -> int:

@@ -3,7 +3,8 @@
 1. It is causal: a later token changes nothing at earlier positions.
 2. The logits of our path are its own, up to rounding, with the scale and the cap it names.
 3. Gradients reach the embedded inputs; what they keep in memory sizes the batches.
-4. A cached prefix with a continuation gives what the whole input gives, or there is no cache.
+4. Inputs resumed or extended from a memory give the values and gradients of whole inputs, or the
+   network has no memory.
 """
 
 from __future__ import annotations
@@ -79,13 +80,13 @@ def _agreeing_scale(decoder: Decoder, tokens: Tensor, name: str) -> float:
 
 def _bytes_kept(decoder: Decoder, tokens: Tensor, name: str) -> int:
     """What the gradient of one token's activation keeps in memory."""
-    weights = {x.untyped_storage().data_ptr() for x in (*decoder.parameters(), *decoder.buffers())}
+    weights = {x.untyped_storage()._cdata for x in (*decoder.parameters(), *decoder.buffers())}
     kept: dict[int, int] = {}
 
     def note(saved: Tensor) -> Tensor:
         storage = saved.untyped_storage()
-        if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
+        if storage._cdata not in weights:
+            kept[storage._cdata] = storage.nbytes()
         return saved
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
@@ -97,23 +98,38 @@ def _bytes_kept(decoder: Decoder, tokens: Tensor, name: str) -> int:
     return sum(kept.values()) // tokens.numel()
 
 
-@torch.no_grad()
 def _cache_agrees(network: CachedDecoderNetwork, tokens: Tensor) -> bool:
-    """Whether two continuations of a cached prefix give what the whole inputs give."""
-    cut = tokens.shape[1] - 2
-    if cut < 1:
+    """Whether inputs that change, resumed and then extended, give what the whole inputs give."""
+    end = tokens.shape[1]
+    if (cut := end - 2) < 1:
         return False
-    other = tokens.roll(1, 0)[:, cut:]
-    tails = torch.stack([tokens[:, cut:], other], 1)
-    whole = torch.stack([tokens, torch.cat([tokens[:, :cut], other], 1)], 1)
-    plain = network.activation(network.embedding[whole.flatten(0, 1)])
+    changed = torch.cat([tokens[:, :cut], tokens.roll(1, 0)[:, cut:]], 1)
+    leaves = torch.stack([tokens[:, -1:], changed[:, -1:]], 1)
+    other = torch.cat([changed[:, :-1], leaves[:, 0]], 1)
+    whole, tail = (
+        network.embedding[x].clone().requires_grad_() for x in (changed, changed[:, cut:])
+    )
+    plain = network.activation(whole)
+    (slope,) = torch.autograd.grad(plain.sum(), whole)
     try:
-        cache = network.prefix(network.embedding[tokens[:, :cut]])
-        ours = network.extend(cache, network.embedding[tails]).flatten(0, 1)
+        memory = network.memory(len(tokens), end)
+        with torch.no_grad():
+            network.resume(network.embedding[tokens], memory, 0)
+        resumed = network.resume(tail, memory, cut)
+        (steep,) = torch.autograd.grad(resumed.sum(), tail)
+        with torch.no_grad():
+            extended = network.extend(network.embedding[leaves], memory, end - 1)
     except Exception:  # a cache of another kind, such as a recurrent state
         return False
-    tolerance = _epsilon(network.decoder) ** 0.5 * plain.abs().max()
-    return ours.shape == plain.shape and bool((ours - plain).abs().max() <= tolerance)
+    with torch.no_grad():
+        expected = torch.stack([network.activation(network.embedding[other]), plain], 1)
+    pairs = ((resumed, plain), (extended, expected), (steep, slope[:, cut:]))
+    return all(_agree(ours, theirs, network.decoder) for ours, theirs in pairs)
+
+
+def _agree(ours: Tensor, theirs: Tensor, decoder: Decoder) -> bool:
+    tolerance = _epsilon(decoder) ** 0.5 * theirs.abs().max()
+    return ours.shape == theirs.shape and bool((ours - theirs).abs().max() <= tolerance)
 
 
 def _epsilon(decoder: Decoder) -> float:

@@ -6,9 +6,8 @@
     v      = LN_final(x)                  the activation before the unembedding
     logits = v·W_U + b_U
 
-Entry points: `logits` (every position), `activation` (the last position only, by the hand-written
-passes of `pullback.py`, which can `resume` from a known beginning), and `prefix` with `extend` (a
-prefix is run once, many continuations of it cost their own tokens).
+Entry points: `logits` (every position), `activation` (the last position only), and those of a
+`CachedNetwork`: `memory`, `resume` and `extend`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -24,8 +23,9 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear
 
 from longshot.errors import LongshotError
-from longshot.models.products import Linear
-from longshot.models.pullback import LastActivation, Memory
+from longshot.models.base import Memory, at_least_float32
+from longshot.models.products import product
+from longshot.models.pullback import LastActivation
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,6 @@ class GeluConfig:
     epsilon: float = 1e-5
 
 
-class KeysValues(NamedTuple):
-    """One layer's keys and values of a prefix."""
-
-    keys: Float[Tensor, "batch head prefix head_width"]
-    values: Float[Tensor, "batch head prefix head_width"]
-
-
-class PrefixCache(NamedTuple):
-    """All that later tokens need to know of a prefix."""
-
-    length: int
-    layers: tuple[KeysValues, ...]
-
-
 class LayerNorm(nn.Module):
     """Layer norm over the width, with a gain and a bias."""
 
@@ -70,61 +56,73 @@ class LayerNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal self-attention whose queries may be fewer than its keys."""
+    """Causal self-attention, of all positions or of the last alone."""
 
     def __init__(self, config: GeluConfig) -> None:
         super().__init__()
         inner = config.heads * config.head_width
-        self.heads = config.heads
-        self.query = Linear(config.width, inner)
-        self.key_value = Linear(config.width, 2 * inner)
-        self.output = Linear(inner, config.width)
-
-    def _split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """[batch, position, part·head·width] to `parts` of [batch, head, position, width]."""
-        by_head = x.reshape(*x.shape[:2], parts, self.heads, -1)
-        return by_head.permute(2, 0, 3, 1, 4).unbind(0)
-
-    def keys_values(self, x: Float[Tensor, "batch position width"]) -> KeysValues:
-        return KeysValues(*self._split(self.key_value(x), 2))
+        self.heads, self.scale = config.heads, 1 / math.sqrt(config.head_width)
+        self.query = nn.Linear(config.width, inner)
+        self.key_value = nn.Linear(config.width, 2 * inner)
+        self.output = nn.Linear(inner, config.width)
 
     def forward(
         self,
-        x: Float[Tensor, "rows position width"],
-        own: KeysValues,
-        past: KeysValues | None = None,
-        last_only: bool = False,
+        n: Float[Tensor, "rows position width"],
+        past: Float[Tensor, "2 batch head prefix head_width"],
+        positions: int,
+        last_only: bool,
     ) -> Float[Tensor, "rows query width"]:
-        """Attend from all positions of `x`, or from its last, to `past` and to its `own`.
+        """Attend from all positions, or from the last, to what is known and to their own.
 
-        With a `past` of b prefixes, `x` has b·n rows: n continuations of each, in order.
+        Each of the batch has rows/batch continuations, in order.
         """
-        (queries,) = self._split(self.query(x[:, -1:] if last_only else x), 1)
-        queries = queries / math.sqrt(queries.shape[-1])
-        scores = queries @ own.keys.mT
-        if not last_only:  # the last position sees everything
-            future = torch.full_like(scores[0, 0], -math.inf, requires_grad=False).triu(1)
-            scores = scores + future
-        if past is None:
-            mixed = scores.softmax(-1) @ own.values
-        else:
-            prefix, shape = past.keys.shape[2], scores.shape
-            past_scores = _each(_together(queries, past) @ past.keys.mT, shape)
-            weights = torch.cat([past_scores, scores], -1).softmax(-1)
-            from_past = _each(_together(weights[..., :prefix], past) @ past.values, shape)
-            mixed = from_past + weights[..., prefix:] @ own.values
-        out: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
-        return out
+        query, key_value, scale = self.query, self.key_value, self.scale
+        weight = torch.cat([query.weight * scale, key_value.weight])
+        bias = torch.cat([query.bias * scale, key_value.bias])
+        queries, own = self._by_head(product(n, weight, bias, positions), 3).split([1, 2])
+        queries = queries[0, :, :, -1:] if last_only else queries[0]
+        mixed = _mix(queries, own, past).transpose(1, 2).flatten(2)
+        positions = positions // n.shape[1] * queries.shape[2]
+        return product(mixed, self.output.weight, self.output.bias, positions)
+
+    def keys_values(
+        self, n: Float[Tensor, "rows position width"]
+    ) -> Float[Tensor, "2 rows head position head_width"]:
+        made = product(n, self.key_value.weight, self.key_value.bias, n.shape[1])
+        return self._by_head(made, 2)
+
+    def _by_head(self, x: Tensor, parts: int) -> Float[Tensor, "part rows head position width"]:
+        width = x.shape[2] // (parts * self.heads)
+        return x.view(*x.shape[:2], parts, self.heads, width).permute(2, 0, 3, 1, 4)
 
 
-def _together(x: Tensor, past: KeysValues) -> Tensor:
+def _mix(
+    queries: Float[Tensor, "rows head query width"],
+    own: Float[Tensor, "2 rows head tail width"],
+    past: Float[Tensor, "2 batch head prefix width"],
+) -> Float[Tensor, "rows head query width"]:
+    """What queries read of the positions before them: softmax_j(q·k_j)·v_j."""
+    count, prefix = queries.shape[2], past.shape[3]
+    scores = queries @ own[0].mT
+    if count > 1:  # the last position sees everything
+        scores = scores + torch.full_like(scores[0, 0], -math.inf, requires_grad=False).triu(1)
+    past_scores = _each(_together(queries, past) @ past[0].mT, count)
+    a = torch.cat([past_scores, scores], -1).softmax(-1)
+    from_past = _each(_together(a[..., :prefix], past) @ past[1], count)
+    return from_past + a[..., prefix:] @ own[1]
+
+
+def _together(x: Tensor, past: Tensor) -> Tensor:
     """The rows of each prefix side by side: [b·n, head, query, k] to [b, head, n·query, k]."""
-    return x.reshape(len(past.keys), -1, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
+    batch = past.shape[1]
+    return x.reshape(batch, len(x) // batch, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
 
 
-def _each(x: Tensor, shape: torch.Size) -> Tensor:
-    """The inverse of `_together`; `shape` is that of the rows' own scores."""
-    return x.reshape(*x.shape[:2], -1, shape[2], x.shape[-1]).transpose(1, 2).flatten(0, 1)
+def _each(x: Tensor, queries: int) -> Tensor:
+    """The inverse of `_together`."""
+    n = x.shape[2] // queries
+    return x.reshape(*x.shape[:2], n, queries, x.shape[3]).transpose(1, 2).flatten(0, 1)
 
 
 class Block(nn.Module):
@@ -137,26 +135,23 @@ class Block(nn.Module):
         self.has_mlp = config.mlp_width > 0
         if self.has_mlp:
             self.norm_mlp = LayerNorm(config.width, config.epsilon)
-            self.mlp_in = Linear(config.width, config.mlp_width)
-            self.mlp_out = Linear(config.mlp_width, config.width)
+            self.mlp_in = nn.Linear(config.width, config.mlp_width)
+            self.mlp_out = nn.Linear(config.mlp_width, config.width)
 
     def forward(
         self,
         x: Float[Tensor, "rows position width"],
-        past: KeysValues | None = None,
+        past: Float[Tensor, "2 batch head prefix head_width"],
         last_only: bool = False,
     ) -> Float[Tensor, "rows query width"]:
-        normed = self.norm_attention(x)
-        attended = self.attention(normed, self.attention.keys_values(normed), past, last_only)
-        return self.add(x[:, -1:] if last_only else x, attended)
-
-    def add(
-        self, x: Float[Tensor, "rows query width"], attended: Float[Tensor, "rows query width"]
-    ) -> Float[Tensor, "rows query width"]:
-        """What follows attention."""
-        x = x + attended
+        """The stream after this layer, at all positions or at the last alone."""
+        positions = len(x) // past.shape[1] * x.shape[1]  # of one input, with all continuations
+        attended = self.attention(self.norm_attention(x), past, positions, last_only)
+        positions = positions // x.shape[1] * attended.shape[1]
+        x = (x[:, -1:] if last_only else x) + attended
         if self.has_mlp:
-            x = x + self.mlp_out(gelu(self.mlp_in(self.norm_mlp(x))))
+            z = product(self.norm_mlp(x), self.mlp_in.weight, self.mlp_in.bias, positions)
+            x = x + product(gelu(z), self.mlp_out.weight, self.mlp_out.bias, positions)
         return x
 
 
@@ -198,26 +193,19 @@ class GeluTransformer(nn.Module):
         self, tokens: Int[Tensor, "batch position"]
     ) -> Float[Tensor, "batch position width"]:
         """The activation before the unembedding at every position."""
-        x = self._embed(self.embedding[tokens], 0)
-        for block in self.blocks:
-            x = block(x)
-        out: Tensor = self.norm_final(x)
-        return out
+        nothing = [self._no_past(len(tokens))] * self.config.layers
+        return self._run(self.embedding[tokens], 0, nothing, last_only=False)
 
     def activation(
         self, embedded: Float[Tensor, "batch position width"]
     ) -> Float[Tensor, "batch width"]:
         """The activation before the unembedding at the last position, from token embeddings.
 
-        Differentiable in them; in the weights only while these require a gradient.
+        Differentiable in them, and in the weights while these require a gradient.
         """
-        trained = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
-        if not trained:
-            return self.resume(embedded, self.memory(*embedded.shape[:2]), 0)
-        x = self._embed(embedded, 0)
-        for block in self.blocks[:-1]:
-            x = block(x)
-        return self._last(x, None)
+        if torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters()):
+            return self.extend(embedded[:, None], self.memory(len(embedded), 0), 0)[:, 0]
+        return self.resume(embedded, self.memory(*embedded.shape[:2]), 0)
 
     def memory(self, rows: int, positions: int) -> Memory:
         """Room for what inputs attend to, for `resume` to fill."""
@@ -231,31 +219,26 @@ class GeluTransformer(nn.Module):
     ) -> Float[Tensor, "rows width"]:
         """`activation` of inputs whose first `start` positions are in `memory`; it fills the rest.
 
-        Differentiable in `embedded` alone.
+        Differentiable in `embedded` alone, by the hand-written passes of `pullback.py`.
         """
-        x = self._embed(embedded, start)
+        x = self._placed(embedded, start)
         out: Tensor = LastActivation.apply(x, self, memory, start)  # type: ignore[no-untyped-call]
-        return out
-
-    def prefix(self, embedded: Float[Tensor, "batch prefix width"]) -> PrefixCache:
-        """Run prefixes once and keep what their continuations will attend to."""
-        x = self._embed(embedded, 0)
-        layers = []
-        for block in self.blocks:
-            normed = block.norm_attention(x)
-            layers.append(block.attention.keys_values(normed))
-            if block is not self.blocks[-1]:
-                x = block.add(x, block.attention(normed, layers[-1]))
-        return PrefixCache(embedded.shape[1], tuple(layers))
+        return at_least_float32(out)
 
     def extend(
-        self, cache: PrefixCache, embedded: Float[Tensor, "batch continuation tail width"]
+        self,
+        embedded: Float[Tensor, "batch continuation tail width"],
+        memory: Memory,
+        start: int,
     ) -> Float[Tensor, "batch continuation width"]:
-        """The activation after each continuation of each cached prefix."""
-        x = self._embed(embedded.flatten(0, 1), cache.length)
-        for block, past in zip(self.blocks[:-1], cache.layers, strict=False):
-            x = block(x, past)
-        return self._last(x, cache.layers[-1]).reshape(*embedded.shape[:2], -1)
+        """The activation after each continuation of each input's first `start` positions.
+
+        The last layer makes keys and values after all, once for all continuations of an input.
+        """
+        last = self.blocks[-1].attention.keys_values(memory[-1][0, :, 0, :start])
+        past = [*(layer[..., :start, :] for layer in memory[:-1]), last]
+        found = self._run(embedded.flatten(0, 1), start, past)
+        return at_least_float32(found.reshape(*embedded.shape[:2], -1))
 
     def macs(self, positions: int, prefix: int = 0) -> int:
         """Multiply-accumulates of `activation` on one input, or of `resume` after a prefix."""
@@ -269,18 +252,13 @@ class GeluTransformer(nn.Module):
         again = 2 * positions * (back * inner + c.heads * c.width)
         return self.macs(positions, prefix) + again
 
-    def prefix_macs(self, positions: int) -> int:
-        """Those of `prefix`: the last layer makes its keys and values and nothing else."""
-        c = self.config
-        keys_values = 2 * c.width * c.heads * c.head_width
-        return self._below_last(positions, positions) + positions * keys_values
-
-    def leaf_macs(self, positions: int, prefix: int) -> int:
-        """Those of one continuation by `extend`."""
+    def extend_macs(self, continuations: int, positions: int, prefix: int) -> int:
+        """Those of all continuations of one input by `extend`."""
         c, seen = self.config, prefix + positions
         inner = c.heads * c.head_width
-        last = self._dense - 2 * c.width * inner + 2 * inner * (positions * c.width + seen)
-        return self._below_last(positions, seen) + last
+        own = self._dense + 3 * c.width * inner * (positions - 1) + 2 * inner * seen
+        each = self._below_last(positions, seen) + own
+        return 2 * c.width * inner * prefix + continuations * each
 
     @property
     def _dense(self) -> int:
@@ -293,14 +271,24 @@ class GeluTransformer(nn.Module):
         c = self.config
         return (c.layers - 1) * positions * (self._dense + 2 * c.heads * c.head_width * seen)
 
-    def _embed(self, embedded: Tensor, start: int) -> Tensor:
-        end = start + embedded.shape[-2]
+    def _no_past(self, rows: int) -> Tensor:
+        c = self.config
+        return self.positions.new_empty(2, rows, c.heads, 0, c.head_width)
+
+    def _placed(self, embedded: Tensor, start: int) -> Tensor:
+        end = start + embedded.shape[1]
         if end > self.config.context:  # a short slice of positions would broadcast in silence
             raise LongshotError(
                 f"The input has {end} tokens, but the model's context is {self.config.context}."
             )
         return embedded + self.positions[start:end]
 
-    def _last(self, x: Tensor, past: KeysValues | None) -> Tensor:
-        out: Tensor = self.norm_final(self.blocks[-1](x, past, last_only=True)[:, 0])
+    def _run(
+        self, embedded: Tensor, start: int, past: Sequence[Tensor], last_only: bool = True
+    ) -> Float[Tensor, "rows query width"]:
+        """The stream after the final norm, of tokens that stand from `start` on."""
+        x = self._placed(embedded, start)
+        for block, known in zip(self.blocks, past, strict=True):
+            x = block(x, known, last_only and block is self.blocks[-1])
+        out: Tensor = self.norm_final(x)
         return out

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import linear
 from torch.utils.flop_counter import register_flop_formula
 
@@ -35,13 +35,16 @@ def dense(
     return out
 
 
-class Linear(nn.Linear):
-    """torch's own while something is differentiated; otherwise `dense`, for calls of one shape."""
-
-    def forward(self, input: Float[Tensor, "*rows inner"]) -> Float[Tensor, "*rows outer"]:
-        if torch.is_grad_enabled() and (input.requires_grad or self.weight.requires_grad):
-            return super().forward(input)
-        return dense(input, self.weight, self.bias, positions=input.shape[:-1].numel())
+def product(
+    x: Float[Tensor, "*rows inner"],
+    weight: Float[Tensor, "outer inner"],
+    bias: Float[Tensor, " outer"],
+    positions: int,
+) -> Float[Tensor, "*rows outer"]:
+    """torch's own while something is differentiated, otherwise `dense`."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias)):
+        return linear(x, weight, bias)
+    return dense(x, weight, bias, positions)
 
 
 if ONEDNN is not None:  # torch's own counter of operations knows only its own products

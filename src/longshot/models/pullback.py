@@ -12,7 +12,9 @@ softmax does not see; the weights a sum to 1, so a value's bias is added once.)
 
 The stream is [rows·position, width], position by position of each row. On small networks a good
 part of the time is spent between products, so there are few operations and no views to spare, and
-what is not kept is dropped at once: the next tensor takes its place in the cache.
+what is not kept is dropped at once: the next tensor takes its place in the cache. Against autograd
+with the same products, memory and last layer both passes of the shipped models take 1.3 to 1.5
+times less for 8 inputs of 33 tokens (as chains run), and 1.1 to 1.3 times less for 64.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
 
+from longshot.models.base import Memory
 from longshot.models.products import dense
 
 if TYPE_CHECKING:
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
 
 Pullback = Callable[[Tensor], Tensor]
 Half = Callable[[Tensor], tuple[Tensor, Pullback]]
-Memory = list[Float[Tensor, "_ rows _ position _"]]
-"""What later positions attend to: keys and values of each layer, and the last layer's n."""
 
 
 class LastActivation(torch.autograd.Function):

@@ -61,8 +61,8 @@ class BridgeDecoder(HuggingFaceDecoder):
 
 
 @dataclass
-class Entry:
-    """One layer's keys and values, as its attention asks for them."""
+class CacheEntry:
+    """One layer's keys and values as its attention asks for them: [rows, position, head, width]."""
 
     past_keys: Tensor
     past_values: Tensor
@@ -102,10 +102,12 @@ class LensDecoder(Decoder):
         last: Tensor = self.model(tokens, return_type="logits")[:, -1]
         return last
 
-    def cache(self, layers: Sequence[KeysValues] = (), rows: int = 0) -> list[Entry]:
+    def cache(self, layers: Sequence[KeysValues] = (), rows: int = 0) -> list[CacheEntry]:
         c = self.config
         empty = self.embedding.new_empty(rows, 0, c.n_key_value_heads or c.n_heads, c.d_head)
-        return [Entry(*pair) for pair in layers or [(empty, empty)] * c.n_layers]
+        if not layers:
+            return [CacheEntry(empty, empty) for _ in range(c.n_layers)]
+        return [CacheEntry(keys.transpose(1, 2), values.transpose(1, 2)) for keys, values in layers]
 
-    def layers(self, cache: list[Entry]) -> list[KeysValues]:
-        return [(entry.past_keys, entry.past_values) for entry in cache]
+    def layers(self, cache: list[CacheEntry]) -> list[KeysValues]:
+        return [(x.past_keys.transpose(1, 2), x.past_values.transpose(1, 2)) for x in cache]

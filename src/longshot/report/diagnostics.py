@@ -14,16 +14,12 @@ from matplotlib.ticker import NullFormatter
 from longshot.report.evidence import Evidence
 from longshot.report.figures import legend
 from longshot.report.style import INK, SHADES, looks
-from longshot.report.tables import interval_tally
+from longshot.study.scores import CellScore, pooled
 
 
 def coverage(evidence: Evidence) -> Figure:
     """The share of 95% intervals that cover the truth, with its own (Wilson) interval."""
-    labels = [
-        label
-        for label in evidence.methods
-        if any(o.label == label and o.score.intervals for o in evidence.outcomes.values())
-    ]
+    labels = [m for m in evidence.methods if any(s.coverage.given for s in _scores(evidence, m))]
     rows = [(label, model) for label in labels for model in evidence.models]
     figure = Figure(figsize=(6, 1.3 + 0.27 * max(len(rows), 2)), layout="constrained")
     axes = figure.subplots()
@@ -31,15 +27,21 @@ def coverage(evidence: Evidence) -> Figure:
     styles = looks(evidence.known)
     names = []
     for y, (label, model) in enumerate(rows):
-        found = [evidence.outcome(model, i, label) for i in evidence.cell_inputs(model)]
-        tally = interval_tally([o for o in found if o])
-        names.append(f"{label}, {model}  ({tally.given} of {tally.targets})")
-        if tally.given:
-            share = tally.covered / tally.given
-            low, high = wilson(tally.covered, tally.given)
-            look = styles[label]
+        scores = _scores(evidence, label, model)
+        held, look = pooled(score.coverage for score in scores), styles[label]
+        names.append(f"{label}, {model}  ({held.given} of {sum(s.targets for s in scores)})")
+        if held.given:
+            low, high = wilson(held.covered, held.given)
             axes.plot([low, high], [y, y], color=look.colour, linewidth=1.2)
-            axes.plot(share, y, look.mark, color=look.colour, markersize=6, clip_on=False, zorder=3)
+            axes.plot(
+                held.covered / held.given,
+                y,
+                look.mark,
+                color=look.colour,
+                markersize=6,
+                clip_on=False,
+                zorder=3,
+            )
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 1.01)
@@ -48,6 +50,10 @@ def coverage(evidence: Evidence) -> Figure:
     axes.set_title("95% intervals (in brackets: targets that have one)")
     axes.set_xlabel("share of intervals that cover the truth")
     return figure
+
+
+def _scores(evidence: Evidence, label: str, model: str | None = None) -> list[CellScore]:
+    return [cell.score for cell in evidence.scored(model, label)]
 
 
 def wilson(hits: int, total: int, z: float = 1.96) -> tuple[float, float]:

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from longshot.report.evidence import LOSS_TITLES, Evidence, LossName, Mean
+from longshot.report.evidence import LOSS_TITLES, Evidence, Mean
 from longshot.report.style import MUTED, RULE, Look, looks
+from longshot.study.scores import LossName
 from longshot.study.summary import CONSTANT
 
 BAND = 0.12
@@ -45,11 +46,8 @@ def loss_by_model(evidence: Evidence, loss: LossName) -> Figure:
         )
         shift = (place - (len(evidence.labels) - 1) / 2) * 0.045
         for x, model in enumerate(evidence.models):
-            points = [
-                value
-                for i in evidence.cell_inputs(model)
-                if (o := evidence.outcome(model, i, label)) and (value := o.loss(loss)) is not None
-            ]
+            found = (o.loss(loss) for o in evidence.scored(model, label))
+            points = [value for value in found if value is not None]
             jitter = shift + rng.uniform(-0.012, 0.012, len(points))
             for above in (False, True):
                 some = np.array([value > top for value in points], dtype=bool) == above
@@ -78,7 +76,7 @@ def _roof(evidence: Evidence, loss: LossName) -> float:
     means = [evidence.over_inputs(m, label, loss).value or 0.0 for m, label in pairs]
     known = [x for o in evidence.outcomes.values() if (x := o.loss(loss)) is not None] or [0.0]
     wanted = max(1.12 * max(means), float(np.quantile(known, 0.97))) * 1.03
-    base = [o.loss(loss) or 0.0 for o in evidence.outcomes.values() if o.label == CONSTANT]
+    base = [o.loss(loss) or 0.0 for o in evidence.outcomes.values() if o.method == CONSTANT]
     return max(min(wanted, 2.5 * max(base, default=0.0) or wanted), 0.01)
 
 

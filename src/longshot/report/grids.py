@@ -10,7 +10,7 @@ from longshot.report.embed import RAISED
 
 
 @dataclass(frozen=True)
-class Entry:
+class Field:
     """One field of a table: its text, the number it sorts by, and what stands small beside it."""
 
     text: str
@@ -27,8 +27,8 @@ class Grid:
     title: str
     note: str
     headings: tuple[str, ...]
-    rows: tuple[tuple[Entry, ...], ...]
-    footer: tuple[tuple[Entry, ...], ...] = ()
+    rows: tuple[tuple[Field, ...], ...]
+    footer: tuple[tuple[Field, ...], ...] = ()
     group: str = ""
     """What a chooser shows it for, such as a model."""
 
@@ -43,7 +43,7 @@ class Grid:
 def as_markdown(grid: Grid) -> str:
     """A pipe table under its title, with its note."""
 
-    def field(entry: Entry) -> str:
+    def field(entry: Field) -> str:
         text = _markdown(entry.text)
         beside = f" {_markdown(entry.beside)}" if entry.beside else ""
         return (f"**{text}**" if entry.best else text) + beside
@@ -69,12 +69,12 @@ def _markdown(text: str) -> str:
 def as_latex(grid: Grid) -> str:
     """A booktabs table, to be taken in by \\input."""
 
-    def field(entry: Entry) -> str:
+    def field(entry: Field) -> str:
         text = _latex(entry.text)
         beside = rf" {{\scriptsize {_latex(entry.beside)}}}" if entry.beside else ""
         return (rf"\textbf{{{text}}}" if entry.best else text) + beside
 
-    def line(row: tuple[Entry, ...]) -> str:
+    def line(row: tuple[Field, ...]) -> str:
         return "  " + " & ".join(field(entry) for entry in row) + r" \\"
 
     body = [line(row) for row in grid.rows]
@@ -117,14 +117,14 @@ def _latex(text: str) -> str:
 def as_html(grid: Grid) -> str:
     """A figure with a table that the page's script can sort."""
 
-    def field(entry: Entry, column: int) -> str:
+    def field(entry: Field, column: int) -> str:
         tag = "td" if column else 'th scope="row"'
         kind = ' class="best"' if entry.best else ' class="text"' if grid.is_text[column] else ""
         value = "" if entry.value is None else f' data-value="{entry.value:.6g}"'
         beside = f"<small>{html.escape(entry.beside)}</small>" if entry.beside else ""
         return f"<{tag}{kind}{value}>{html.escape(entry.text)}{beside}</{tag[:2]}>"
 
-    def line(row: tuple[Entry, ...]) -> str:
+    def line(row: tuple[Field, ...]) -> str:
         return f"<tr>{''.join(field(entry, i) for i, entry in enumerate(row))}</tr>"
 
     heads = "".join(

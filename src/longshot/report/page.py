@@ -9,11 +9,13 @@ from typing import Any
 
 from longshot.estimate import Estimate
 from longshot.report.embed import as_json, fill, log10, number, paragraphs, read_asset, unbroken
-from longshot.report.evidence import LOSS_TITLES, CostKind, Evidence, LossName, Outcome
+from longshot.report.evidence import LOSS_TITLES, Evidence
 from longshot.report.grids import as_html
 from longshot.report.style import looks
 from longshot.report.tables import tables
 from longshot.report.words import answer, winner
+from longshot.study.scores import LossName
+from longshot.study.summary import CostKind, Scored
 
 SCRIPTS = ("base.js", "charts.js", "scatter.js", "main.js")
 FAILURES = 200
@@ -125,10 +127,7 @@ def _losses(evidence: Evidence, name: LossName) -> dict[str, Any]:
         },
         "cells": {
             model: {
-                label: [
-                    number(o.loss(name)) if (o := evidence.outcome(model, i, label)) else None
-                    for i in evidence.inputs
-                ]
+                label: [number(evidence.loss(model, i, label, name)) for i in evidence.inputs]
                 for label in evidence.labels
             }
             for model in evidence.models
@@ -136,7 +135,7 @@ def _losses(evidence: Evidence, name: LossName) -> dict[str, Any]:
     }
 
 
-def _columns(outcome: Outcome, texts: _Texts) -> dict[str, Any]:
+def _columns(outcome: Scored, texts: _Texts) -> dict[str, Any]:
     """The answers of one method in one cell, as equally long columns."""
     fitted: list[float | None] = []
     losses: list[float | None] = []

@@ -8,29 +8,29 @@ import re
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float64
 from torch import Tensor
 
 from longshot.estimate import Estimate, Problem, Witness
-from longshot.evaluate import Evaluator
-from longshot.events import Event, TokenIn, show_event
-from longshot.inputs import ProductInputs
+from longshot.evaluate import Evaluator, Tails
+from longshot.inputs import as_product, is_product
 from longshot.models import Model
 from longshot.report.embed import fill, power_of_ten, read_asset, unbroken
 
+REDRAWN = 16
 _UNSEEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 def question_page(problem: Problem, answer: Estimate) -> str:
     """The whole page of one estimate."""
     model, inputs = problem.model, problem.inputs
-    title = f"{show_event(problem.event, model)} after {inputs.name} on {model.name}"
+    title = f"{problem.event.show(model)} after {inputs.name} on {model.name}"
     scores = token_scores(problem, answer.witnesses)
     return fill(
         "question.html",
         {
             "TITLE": html.escape(_visible(title)),
-            "EVENT": html.escape(_visible(show_event(problem.event, model))),
+            "EVENT": html.escape(_visible(problem.event.show(model))),
             "WHERE": unbroken(_visible(f"after {inputs.name} on {model.name}")),
             "PROBABILITY": html.escape(_headline(answer)),
             "INTERVAL": html.escape(_interval(answer)),
@@ -45,47 +45,31 @@ def question_page(problem: Problem, answer: Estimate) -> str:
 
 def token_scores(
     problem: Problem, witnesses: Sequence[Witness]
-) -> Float[Tensor, "witness position"]:
-    """How much each token of each witness speaks for the event, to first order.
+) -> Float64[Tensor, "witness position"]:
+    """How much of the event's lead each token of each witness holds.
 
-        s_i = ∇_i gap(x) · (e(x_i) − ē_i),     ē_i = Σ_t p_i(t)·e(t)
+        s_i = gap(x) − E_{y~p_i} gap(x with y at position i)
 
-    with e a token's embedding and ∇_i the gradient of the event's gap (its logit minus its best
-    rival's) with respect to the embedding at position i: about what the gap would lose if the
-    token gave way to an average one of its position. Zero at fixed positions. Of an event on a
-    longer continuation it is the first token's gap; one that has no gradient scores zero.
+    is what redrawing the token costs on average, over `REDRAWN` tokens at the middles of as many
+    equal shares of p_i. Zero at fixed positions, and everywhere for an event that has no score or
+    inputs whose tokens are not independent.
     """
-    event = _first_step(problem.event)
-    if not witnesses or event is None:
-        return torch.zeros(len(witnesses), problem.inputs.length)
-    tokens = torch.tensor([witness.tokens for witness in witnesses])
-    evaluator = Evaluator(problem.model, [event], "gap")
-    owner = torch.zeros(len(tokens), dtype=torch.int64)
-    gradient = evaluator(tokens, owner, gradient=True).gradient
-    assert gradient is not None
-    embedding = problem.model.embedding.detach()
-    away = embedding[tokens] - _mean_embedding(problem.model, problem.inputs)
-    return (gradient * away).sum(-1)
-
-
-def _first_step(event: Event) -> TokenIn | None:
-    """What must come first for the event to occur, where it says."""
-    if isinstance(event, TokenIn):
-        return event
-    first = frozenset(text[0] for text in event.texts)
-    return TokenIn(first) if first else None
-
-
-def _mean_embedding(model: Model, inputs: ProductInputs) -> Float[Tensor, "position embedding"]:
-    embedding = model.embedding.detach()
-    means = torch.empty(inputs.length, embedding.shape[1], dtype=embedding.dtype)
-    known: dict[int, Tensor] = {}  # positions often share one distribution
-    for i, distribution in enumerate(inputs.positions):
-        if id(distribution) not in known:
-            p = distribution.probabilities.to(embedding.dtype)
-            known[id(distribution)] = p @ embedding[distribution.support]
-        means[i] = known[id(distribution)]
-    return means
+    model, event = problem.model, problem.event
+    scores = torch.zeros(len(witnesses), problem.inputs.length, dtype=torch.float64)
+    if not witnesses or not event.can_be_climbed or not is_product(problem.inputs):
+        return scores
+    inputs = as_product(problem.inputs, "a page")
+    tokens = torch.tensor([witness.tokens for witness in witnesses]).repeat_interleave(REDRAWN, 0)
+    tails = Tails(Evaluator(model, [event], "gap"), torch.zeros_like(tokens[:, 0]), inputs.length)
+    own = tails.whole(tokens, gradient=False).score.double()
+    middles = (torch.arange(REDRAWN, dtype=torch.float64) + 0.5) / REDRAWN
+    for i in inputs.free_positions:
+        p, redrawn = inputs.positions[i], tokens.clone()
+        redrawn[:, i] = p.support[p.invert(middles)].repeat(len(witnesses))
+        cost = own - tails.changed(redrawn, i, gradient=False).score.double()
+        scores[:, i] = cost.view(-1, REDRAWN).mean(1)
+        tails.put_back(slice(None))
+    return scores
 
 
 def _headline(answer: Estimate) -> str:
@@ -166,11 +150,11 @@ def _short(value: float | None) -> str | None:
 
 
 def _witnesses(
-    problem: Problem, witnesses: Sequence[Witness], scores: Float[Tensor, "witness position"]
+    problem: Problem, witnesses: Sequence[Witness], scores: Float64[Tensor, "witness position"]
 ) -> str:
     if not witnesses:
         return "<p>No input that produces the target was found.</p>"
-    free = set(problem.inputs.free_positions)
+    free = {i for i in range(problem.inputs.length) if scores[:, i].any()}
     largest = max((abs(float(row[i])) for row in scores for i in free), default=0.0) or 1.0
     items = []
     for witness, row in zip(witnesses, scores.tolist(), strict=True):
@@ -178,11 +162,13 @@ def _witnesses(
             _token(problem.model, token, row[i] if i in free else None, largest)
             for i, token in enumerate(witness.tokens)
         ]
-        exponent = f"{witness.log_prob / math.log(10):.1f}".replace("-", "−")
+        probable = ""
+        if witness.log_prob is not None:
+            exponent = f"{witness.log_prob / math.log(10):.1f}".replace("-", "−")
+            probable = f"probability 10<sup>{exponent}</sup> as an input; "
         items.append(
             f'<li><p class="tokens">{"".join(spans)}</p>'
-            f"<p>probability 10<sup>{exponent}</sup> as an input; "
-            f"the target is ahead by {witness.gap:.2f} in its logit.</p></li>"
+            f"<p>{probable}the target is ahead by {witness.gap:.2f} in its logit.</p></li>"
         )
     return f"<ol>{''.join(items)}</ol>"
 

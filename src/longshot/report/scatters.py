@@ -12,8 +12,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter
 
-from longshot.report.evidence import Evidence, Outcome
+from longshot.report.evidence import Evidence
 from longshot.report.style import MUTED, RULE, Look, looks
+from longshot.study.summary import Scored
 
 SIZE = 1.25
 """Inches a panel."""
@@ -30,7 +31,7 @@ class Mark(NamedTuple):
     high: float | None
 
 
-def marks(outcome: Outcome, fitted: bool) -> list[Mark]:
+def marks(outcome: Scored, fitted: bool) -> list[Mark]:
     """The judged targets of an outcome; bars are ±1 standard error of truth, and the interval.
 
     After the fit an estimate has no interval: the fit moves it, and adds an error of its own.

@@ -6,11 +6,12 @@ shape, so that a print in grey can still be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+from matplotlib.colors import hsv_to_rgb, to_hex
 
 from longshot.study.summary import CONSTANT
 
@@ -25,7 +26,7 @@ class Look(NamedTuple):
     line: str
 
 
-LOOKS: Mapping[str, Look] = {
+LOOKS: dict[str, Look] = {
     CONSTANT: Look("#8a8f98", "#9aa0aa", "h", "hexagon", ":"),
     "naive": Look("#2f3640", "#d5dae2", "X", "cross", "-"),
     "conditional": Look("#009e73", "#35c99c", "D", "diamond", "-"),
@@ -34,6 +35,7 @@ LOOKS: Mapping[str, Look] = {
     "itgis": Look("#0064a8", "#5fb0f0", "o", "circle", "-"),
     "mhis": Look("#d55e00", "#ff8f4a", "^", "up", "-"),
 }
+"""The looks of names that are known; another package may add its methods'."""
 SPARE = (
     Look("#56b4e9", "#8bd0fa", "P", "plus", "--"),
     Look("#7a4a1d", "#c99567", "<", "left", "--"),
@@ -86,13 +88,19 @@ def style() -> Iterator[None]:
 
 
 def looks(labels: Sequence[str]) -> dict[str, Look]:
-    """A look for each label: a method's own by its name, the spare ones in turn for others."""
-    chosen: dict[str, Look] = {}
-    others = 0
-    for label in labels:
-        if label in LOOKS:
-            chosen[label] = LOOKS[label]
-        else:
-            chosen[label] = SPARE[others % len(SPARE)]
-            others += 1
-    return chosen
+    """A look for each label: its own if it has one, or else the next that is free, in turn."""
+    others = [label for label in labels if label not in LOOKS]
+    free = {label: _spare(number) for number, label in enumerate(others)}
+    return {label: LOOKS.get(label) or free[label] for label in labels}
+
+
+def _spare(number: int) -> Look:
+    """A look without an owner; beyond the listed ones, hues a golden section apart."""
+    look = SPARE[number % len(SPARE)]
+    if number < len(SPARE):
+        return look
+    hue = 0.6180339887 * number % 1
+    colour, on_dark = (
+        to_hex(tuple(hsv_to_rgb((hue, *rest)))) for rest in ((0.8, 0.6), (0.45, 0.9))
+    )
+    return look._replace(colour=colour, on_dark=on_dark)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from longshot.report.embed import power_of_ten
-from longshot.report.evidence import LOSS_TITLES, Evidence, LossName, Mean, Outcome
-from longshot.report.grids import Entry, Grid
-from longshot.study.scores import average
+from longshot.report.evidence import LOSS_TITLES, Evidence, Mean
+from longshot.report.grids import Field, Grid
+from longshot.study.scores import LossName, average, pooled
+from longshot.study.summary import CLIPPING, Scored, clipping_note, zeros_note
 
 NONE = "–"
 
@@ -22,6 +23,7 @@ def tables(evidence: Evidence) -> list[Grid]:
     if evidence.halves():
         grids += [halves(evidence, loss) for loss in LOSS_TITLES]
     if evidence.methods:
+        grids += [unfitted(evidence, loss) for loss in LOSS_TITLES]
         grids += [cost(evidence), intervals(evidence)]
     if evidence.run.tuned:
         grids.append(temperatures(evidence))
@@ -33,7 +35,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return NONE if value is None else f"{value:.{digits}f}"
 
 
-def _loss_entries(means: Mapping[str, Mean]) -> list[Entry]:
+def _loss_entries(means: Mapping[str, Mean]) -> list[Field]:
     """One row of losses with the best in bold: among those that are whole."""
     whole = [mean.value for mean in means.values() if mean.is_whole and mean.value is not None]
     lowest = min(whole, default=None)
@@ -43,11 +45,11 @@ def _loss_entries(means: Mapping[str, Mean]) -> list[Entry]:
         if mean.value is not None and not mean.is_whole:
             beside = f"{beside} ({mean.cells} of {mean.wanted})".strip()
         best = mean.is_whole and mean.value == lowest
-        entries.append(Entry(number(mean.value), mean.value, beside, best))
+        entries.append(Field(number(mean.value), mean.value, beside, best))
     return entries
 
 
-def _cell_mean(outcome: Outcome | None, loss: LossName) -> Mean:
+def _cell_mean(outcome: Scored | None, loss: LossName) -> Mean:
     value = outcome.loss(loss) if outcome else None
     error = outcome.loss_error(loss) if outcome and value is not None else None
     return Mean(value, error, int(value is not None), 1)
@@ -64,10 +66,10 @@ def losses(evidence: Evidence, model: str, loss: LossName) -> Grid:
         floors.append(base.floor(loss) if base else None)
         rows.append(
             (
-                Entry(name),
+                Field(name),
                 *_loss_entries({label: _cell_mean(o, loss) for label, o in found.items()}),
-                Entry(number(floors[-1]), floors[-1]),
-                Entry(str(base.score.targets) if base else "0", base.score.targets if base else 0),
+                Field(number(floors[-1]), floors[-1]),
+                Field(str(base.score.targets) if base else "0", base.score.targets if base else 0),
             )
         )
     groups = {name: [i for i in half if i in inputs] for name, half in evidence.halves().items()}
@@ -83,7 +85,8 @@ def losses(evidence: Evidence, model: str, loss: LossName) -> Grid:
         title=f"{_capital(LOSS_TITLES[loss])} on {model}",
         note="Leave-one-out after the fit; lower is better, the best in bold. ± is the standard "
         "error over targets, of an average over distributions. The noise floor is what the "
-        "truth's own error costs a perfect estimate.",
+        "truth's own error costs a perfect estimate. "
+        + clipping_note(evidence.scored(model), loss),
         headings=("distribution", *evidence.labels, "noise floor", "targets"),
         rows=tuple(rows),
         footer=tuple(footer),
@@ -98,10 +101,10 @@ def _average_row(
     name: str,
     inputs: Sequence[str],
     floors: Mapping[str, float | None],
-) -> tuple[Entry, ...]:
+) -> tuple[Field, ...]:
     means = {label: evidence.over_inputs(model, label, loss, inputs) for label in evidence.labels}
     floor = average([floors[i] for i in inputs])[0]
-    return (Entry(name), *_loss_entries(means), Entry(number(floor), floor), Entry(""))
+    return (Field(name), *_loss_entries(means), Field(number(floor), floor), Field(""))
 
 
 def summary(evidence: Evidence, loss: LossName) -> Grid:
@@ -111,11 +114,12 @@ def summary(evidence: Evidence, loss: LossName) -> Grid:
         means = {label: evidence.over_inputs(model, label, loss) for label in evidence.labels}
         floors = [o.floor(loss) for o in evidence.outcomes.values() if o.model == model]
         floor = average(floors)[0]
-        rows.append((Entry(model), *_loss_entries(means), Entry(number(floor), floor)))
+        rows.append((Field(model), *_loss_entries(means), Field(number(floor), floor)))
     return Grid(
         name=f"summary-{loss}",
         title=f"{_capital(LOSS_TITLES[loss])}, average over distributions",
-        note="± is the standard error over distributions; the best in bold.",
+        note="± is the standard error over distributions; the best in bold. "
+        + clipping_note(evidence.scored(), loss),
         headings=("model", *evidence.labels, "noise floor"),
         rows=tuple(rows),
     )
@@ -129,12 +133,12 @@ def halves(evidence: Evidence, loss: LossName) -> Grid:
             means = {
                 label: evidence.over_inputs(model, label, loss, half) for label in evidence.labels
             }
-            rows.append((Entry(model), Entry(name), *_loss_entries(means)))
+            rows.append((Field(model), Field(name), *_loss_entries(means)))
     return Grid(
         name=f"halves-{loss}",
         title=f"{_capital(LOSS_TITLES[loss])}, development and test distributions apart",
         note="The paper's methods were settled on hex, camel, colon and if (development); caps, "
-        "english, spanish and icl came after (test).",
+        f"english, spanish and icl came after (test). {clipping_note(evidence.scored(), loss)}",
         headings=("model", "half", *evidence.labels),
         rows=tuple(rows),
     )
@@ -152,15 +156,15 @@ def cost(evidence: Evidence) -> Grid:
             mean = evidence.over_inputs(model, label, "is")
             rows.append(
                 (
-                    Entry(model),
-                    Entry(label),
-                    Entry(number(mean.value), mean.value),
-                    Entry(f"{alone.forwards:,.0f}", alone.forwards),
-                    Entry(f"{alone.backwards:,.0f}", alone.backwards),
-                    Entry(power_of_ten(alone.macs), alone.macs),
-                    Entry(f"{alone.seconds:.2g}", alone.seconds),
-                    Entry(power_of_ten(each.macs), each.macs),
-                    Entry(f"{each.seconds:.2g}", each.seconds),
+                    Field(model),
+                    Field(label),
+                    Field(number(mean.value), mean.value),
+                    Field(f"{alone.forwards:,.0f}", alone.forwards),
+                    Field(f"{alone.backwards:,.0f}", alone.backwards),
+                    Field(power_of_ten(alone.macs), alone.macs),
+                    Field(f"{alone.seconds:.2g}", alone.seconds),
+                    Field(power_of_ten(each.macs), each.macs),
+                    Field(f"{each.seconds:.2g}", each.seconds),
                 )
             )
     return Grid(
@@ -178,53 +182,58 @@ def cost(evidence: Evidence) -> Grid:
     )  # fmt: skip
 
 
+def unfitted(evidence: Evidence, loss: LossName) -> Grid:
+    """What the fit and the bounds of its predictions do for a method, and what it never saw."""
+    rows = []
+    for model, label in itertools.product(evidence.models, evidence.methods):
+        found = [cell.score for cell in evidence.scored(model, label)]
+        scores = [score.losses[loss] for score in found]
+        clipped, zeros = sum(s.clipped for s in scores), sum(score.zeros for score in found)
+        means = (
+            average(getattr(s, name) for s in scores)[0]
+            for name in ("mean", "unclipped", "raw", "raw_zeros")
+        )
+        losses = [Field(NONE if mean is None else f"{mean:.3g}", mean) for mean in means]
+        counts = (Field(str(n), n) for n in (sum(s.targets for s in found), clipped, zeros))
+        rows.append((Field(model), Field(label), *counts, *losses))
+    return Grid(
+        name=f"unfitted-{loss}",
+        title=f"{_capital(LOSS_TITLES[loss])} without the bounds, and without the fit",
+        note=f"Means over distributions. {CLIPPING}; unclipped, it stays where the fit puts it. "
+        + zeros_note(evidence.scored()),
+        headings=(
+            "model", "method", "targets", "clipped", "no hit", "loss", "unclipped", "no fit",
+            "no fit, with zeros",
+        ),
+        rows=tuple(rows),
+    )  # fmt: skip
+
+
 def intervals(evidence: Evidence) -> Grid:
     """How often the 95% intervals cover the truth, how often there is one, and what had no hit."""
     rows = []
-    for model in evidence.models:
-        for label in evidence.methods:
-            found = [evidence.outcome(model, i, label) for i in evidence.cell_inputs(model)]
-            tally = interval_tally([o for o in found if o])
-            if not tally.targets:
-                continue
-            share = tally.covered / tally.given if tally.given else None
-            rows.append(
-                (
-                    Entry(model),
-                    Entry(label),
-                    Entry(f"{tally.targets}", tally.targets),
-                    Entry(f"{tally.zeros}", tally.zeros),
-                    Entry(f"{tally.given}", tally.given),
-                    Entry(NONE if share is None else f"{share:.0%}", share),
-                )
-            )
+    silent = [
+        label
+        for label in evidence.methods
+        if not any(cell.score.coverage.given for cell in evidence.scored(label=label))
+    ]
+    for model, label in itertools.product(evidence.models, evidence.methods):
+        found = [cell.score for cell in evidence.scored(model, label)]
+        targets, zeros = (sum(getattr(s, name) for s in found) for name in ("targets", "zeros"))
+        held = pooled(score.coverage for score in found)
+        if targets:
+            counts = (Field(str(n), n) for n in (targets, zeros, *held))
+            share = Field(NONE if held.share is None else f"{held.share:.0%}", held.share)
+            rows.append((Field(model), Field(label), *counts, share))
+    without = f" No interval at all: {', '.join(silent)}." if silent else ""
     return Grid(
         name="intervals",
         title="Do the 95% intervals cover the truth?",
-        note="Each interval is widened for the truth's own error. No hit: estimates of zero. "
-        "GLD and QLD extrapolate and give no interval.",
-        headings=("model", "method", "targets", "no hit", "intervals", "cover the truth"),
+        note="Counts over all distributions. The arms of each interval are widened in quadrature "
+        f"for the truth's own error. No hit: estimates of zero.{without}",
+        headings=("model", "method", "targets", "no hit", "intervals", "cover the truth", "share"),
         rows=tuple(rows),
     )
-
-
-class IntervalTally(NamedTuple):
-    """Targets, estimates of zero, intervals, and those that cover the truth."""
-
-    targets: int
-    zeros: int
-    given: int
-    covered: int
-
-
-def interval_tally(outcomes: Sequence[Outcome]) -> IntervalTally:
-    """The counts behind the shares of some outcomes."""
-    counts = [(0, 0, 0, 0)]
-    for score in (outcome.score for outcome in outcomes):
-        given = round((score.intervals or 0.0) * score.targets)
-        covered = round((score.coverage or 0.0) * given)
-        counts.append((score.targets, round((score.zeros or 0.0) * score.targets), given, covered))
-    return IntervalTally(*(sum(column) for column in zip(*counts, strict=True)))
 
 
 def temperatures(evidence: Evidence) -> Grid:
@@ -240,8 +249,8 @@ def temperatures(evidence: Evidence) -> Grid:
     rows = []
     for name in evidence.inputs:
         found = [tuned.get((model, name, label)) for model, label in columns]
-        entries = (Entry(NONE) if t is None else Entry(f"{t[0]:.2f}", t[0]) for t in found)
-        rows.append((Entry(name), *entries))
+        entries = (Field(NONE) if t is None else Field(f"{t[0]:.2f}", t[0]) for t in found)
+        rows.append((Field(name), *entries))
     return Grid(
         name="temperatures",
         title="Tuned temperatures",

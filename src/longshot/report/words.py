@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from longshot.report.embed import power_of_ten
-from longshot.report.evidence import Evidence, LossName, Outcome
-from longshot.study.scores import average
-from longshot.study.summary import CONSTANT
+from longshot.report.evidence import Evidence
+from longshot.study.scores import LossName, average
+from longshot.study.summary import CONSTANT, missing_methods
 
 CLOSE = 2.0
 """A lead under so many standard errors is no lead."""
@@ -36,6 +36,7 @@ def answer(evidence: Evidence, loss: LossName = "is") -> Answer:
         )
     details = [_tally(evidence, loss), *_leads(evidence, winners, loss)]
     details += [_halves(evidence, loss), _cost(evidence, winners)]
+    details.append(missing_methods(evidence.run))
     if evidence.run.failures:
         details.append(f"{_count(len(evidence.run.failures), 'estimate')} failed and are left out.")
     return Answer(_headline(evidence, winners, loss), tuple(d for d in details if d))
@@ -56,14 +57,13 @@ def winner(
 
 
 def _found_nothing(evidence: Evidence, model: str, method: str) -> bool:
-    outcomes = [evidence.outcome(*cell, method) for cell in evidence.run.cells if cell[0] == model]
-    return all(outcome is None or outcome.score.zeros == 1 for outcome in outcomes)
+    return all(o.score.zeros == o.score.targets for o in evidence.scored(model, method))
 
 
 def cell_winner(evidence: Evidence, model: str, inputs: str, loss: LossName) -> str | None:
     """The lowest loss of a cell, the baseline included."""
-    found = {label: evidence.outcome(model, inputs, label) for label in evidence.labels}
-    known = {label: x for label, o in found.items() if o and (x := o.loss(loss)) is not None}
+    found = {label: evidence.loss(model, inputs, label, loss) for label in evidence.labels}
+    known = {label: value for label, value in found.items() if value is not None}
     return min(known, key=lambda label: known[label]) if known else None
 
 
@@ -123,8 +123,8 @@ def _leads(evidence: Evidence, winners: dict[str, str], loss: LossName) -> list[
         gaps = [
             b - a
             for cell in cells
-            if (a := _loss(evidence.outcome(*cell, first), loss)) is not None
-            and (b := _loss(evidence.outcome(*cell, label), loss)) is not None
+            if (a := evidence.loss(*cell, first, loss)) is not None
+            and (b := evidence.loss(*cell, label, loss)) is not None
         ]
         if label != first and len(gaps) == len(cells):
             rivals[label] = average(gaps)
@@ -136,10 +136,6 @@ def _leads(evidence: Evidence, winners: dict[str, str], loss: LossName) -> list[
         return [f"Next is {second}, {lead:.2f} behind."]
     verdict = "" if lead > CLOSE * error else ", too close to call"
     return [f"Next is {second}, {lead:.2f} ± {error:.2f} behind (paired by cell){verdict}."]
-
-
-def _loss(outcome: Outcome | None, loss: LossName) -> float | None:
-    return outcome.loss(loss) if outcome else None
 
 
 def _halves(evidence: Evidence, loss: LossName) -> str:

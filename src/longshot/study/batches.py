@@ -18,25 +18,21 @@ from platform import python_version
 from typing import NamedTuple
 
 from longshot.errors import first_line
-from longshot.estimate import Estimate, Job
+from longshot.estimate import Cell, Estimate, Job
 from longshot.events import TokenIs
-from longshot.inputs import ProductInputs
 from longshot.methods import Method
-from longshot.models import Model
 from longshot.study.store import Key, Row, Stage
 
 
-class Cell(NamedTuple):
-    """A model and its inputs, and what the study calls them."""
+@dataclass(frozen=True)
+class StudyCell(Cell):
+    """A cell with what the study calls its model and its inputs."""
 
-    model_name: str
-    inputs_name: str
-    model: Model
-    inputs: ProductInputs
+    names: tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Batch:
+class StudyBatch:
     """Some targets of one cell under one method."""
 
     cell: int
@@ -49,16 +45,17 @@ class Batch:
     """The temperature that a tuning row tries; 0 otherwise."""
     tokens: tuple[int, ...]
 
-    def keys(self, cell: Cell) -> list[Key]:
-        names = (self.stage, cell.model_name, cell.inputs_name, self.label, self.tried)
-        return [Key(*names, token) for token in self.tokens]
+    def keys(self, cell: StudyCell) -> list[Key]:
+        return [
+            Key(self.stage, *cell.names, self.label, self.tried, token) for token in self.tokens
+        ]
 
-    def without(self, done: set[Key], cell: Cell) -> Batch:
+    def without(self, done: set[Key], cell: StudyCell) -> StudyBatch:
         """What of it is left to do."""
         keys = zip(self.tokens, self.keys(cell), strict=True)
         return replace(self, tokens=tuple(token for token, key in keys if key not in done))
 
-    def pieces(self, at_once: int) -> Iterator[Batch]:
+    def pieces(self, at_once: int) -> Iterator[StudyBatch]:
         """In pieces of at most that many targets; a method that shares its samples in one."""
         size = max(len(self.tokens), 1) if self.method.shares else at_once
         for start in range(0, len(self.tokens), size):
@@ -68,7 +65,7 @@ class Batch:
 class Finished(NamedTuple):
     """A batch's rows, who made them with what, and how long it took."""
 
-    batch: Batch
+    batch: StudyBatch
     rows: list[Row]
     versions: dict[str, str]
     seconds: float
@@ -78,15 +75,15 @@ class Finished(NamedTuple):
 class Worker:
     """What an engine maps over batches; it travels to a worker once, with the models in it."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[StudyCell]
 
-    def __call__(self, batch: Batch) -> Finished:
+    def __call__(self, batch: StudyBatch) -> Finished:
         start = time.perf_counter()
         rows = list(run_batch(self.cells[batch.cell], batch))
         return Finished(batch, rows, versions(), time.perf_counter() - start)
 
 
-def run_batch(cell: Cell, batch: Batch) -> Iterable[Row]:
+def run_batch(cell: StudyCell, batch: StudyBatch) -> Iterable[Row]:
     """The rows of a batch; one target's failure is its own and not its neighbours'."""
     events = tuple(TokenIs(token) for token in batch.tokens)
     job = Job(cell.model, cell.inputs, events, batch.budget, batch.seed)
@@ -105,7 +102,7 @@ def run_batch(cell: Cell, batch: Batch) -> Iterable[Row]:
             yield Row(key, _kept(batch, estimate))
 
 
-def _kept(batch: Batch, estimate: Estimate) -> Estimate:
+def _kept(batch: StudyBatch, estimate: Estimate) -> Estimate:
     """A tuning row needs no witnesses."""
     return replace(estimate, witnesses=()) if batch.stage == "tune" else estimate
 

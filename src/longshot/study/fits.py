@@ -1,10 +1,12 @@
 """The fits that stand between a method's output and its loss (Wu and Hilton 2024, section 4.2).
 
     power:     q = a·x^c + b                          a, b, c > 0
-    gld:       q = exp(−(a·μ/(σ + ε))² + b) + c       a, ε, c > 0
+    gaussian:  q = exp(−(a·μ/(σ + ε))² + b) + c       a, ε, c > 0
     constant:  q = b                                  mean of p, or geometric mean for squared log
 
-Power and gld are one curve, a level under a decaying branch, in logarithms
+A method names its form; one from another package may add a form of its own to `FORMS`.
+
+Power and gaussian are one curve, a level under a decaying branch, in logarithms
 
     ln q = logaddexp(α − e^γ·(v − v₀), β),   v = −ln x   or   v = (m/D)²,
 
@@ -25,14 +27,15 @@ to see in the loss), and where the branch gains nothing, there is none (a = 0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from longshot.errors import unknown_name
+from longshot.errors import LongshotError, unknown_name
+from longshot.estimate import Estimate
 from longshot.study.losses import Array, Loss, find_loss
 from longshot.study.newton import FLAT, STEEP, Curve, Vector, newton
 
@@ -65,15 +68,18 @@ class Fit:
 class LeaveOneOut:
     """Each target under the fit to all others; NaN where there are no others.
 
-    A prediction is kept within the truths that its fit has seen. Without that a fit could lose
-    without bound: a lone estimate of zero gets q = b, and b → 0 is the best fit to the others
-    whenever they are convex enough; c → ∞ throws the largest estimate beyond 1 in the same way.
-    `kept` marks the targets where it made a difference.
+    A prediction is kept within the truths that its fit has seen, which the paper does not do.
+    Without that a fit could lose without bound: a lone estimate of zero gets q = b, and b → 0 is
+    the best fit to the others whenever they are convex enough; c → ∞ throws the largest estimate
+    beyond 1 in the same way. `clipped` marks the predictions that were moved, and
+    `losses_unclipped` is what all would lose where the fit puts them (b is at least e^−40 of the
+    smallest truth there).
     """
 
     losses: Vector
     log_q: Vector
-    kept: Bool[Array, " target"]
+    losses_unclipped: Vector
+    clipped: Bool[Array, " target"]
 
 
 def fit(form: str, features: Features, log_p: Vector, loss: str) -> Fit:
@@ -99,7 +105,15 @@ class _Fitting:
 
     def __init__(self, form: str, features: Features, log_p: Vector, loss: str) -> None:
         self.form, self.features, self.log_p, self.loss = form, features, log_p, loss
-        self.how, self.measure = _checked(form, features, log_p, loss)
+        if form not in FORMS:
+            raise unknown_name("form", form, FORMS)
+        if len(features) != len(log_p) or not len(log_p):
+            raise ValueError(f"{len(features)} estimates for {len(log_p)} truths")
+        if not np.isfinite(log_p).all():
+            raise FloatingPointError("a fit needs truths above zero")
+        if np.isnan(features).any() or (features == np.inf).any():
+            raise FloatingPointError("an estimate is NaN or infinite")
+        self.how, self.measure = FORMS[form], find_loss(loss)
         self.curve = self.how.curve(features)
         self.full = _full(self.curve, log_p, self.measure) if self.curve else None
 
@@ -115,7 +129,8 @@ class _Fitting:
     def leave_one_out(self) -> LeaveOneOut:
         log_p, curve, full, n = self.log_p, self.curve, self.full, len(self.log_p)
         if n < 2:
-            return LeaveOneOut(np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, dtype=bool))
+            nothing = np.full(n, np.nan)
+            return LeaveOneOut(nothing, nothing, nothing, np.zeros(n, dtype=bool))
         others = ~np.eye(n, dtype=bool)
         if curve is None or full is None:
             theta = np.full((n, 4), np.nan)
@@ -131,19 +146,8 @@ class _Fitting:
             free = np.where(alone, theta[:, 1], curve.log_q(theta)[~others])
         spread = np.where(others, log_p, np.nan)
         log_q = np.clip(free, np.nanmin(spread, 1), np.nanmax(spread, 1))
-        return LeaveOneOut(self.measure(log_p, log_q), log_q, log_q != free)
-
-
-def _checked(form: str, features: Features, log_p: Vector, loss: str) -> tuple[Form, Loss]:
-    if form not in FORMS:
-        raise unknown_name("form", form, FORMS)
-    if len(features) != len(log_p) or not len(log_p):
-        raise ValueError(f"{len(features)} estimates for {len(log_p)} truths")
-    if not np.isfinite(log_p).all():
-        raise FloatingPointError("a fit needs truths above zero")
-    if np.isnan(features).any() or (features == np.inf).any():
-        raise FloatingPointError("an estimate is NaN or infinite")
-    return FORMS[form], find_loss(loss)
+        losses, unclipped = (self.measure(log_p, each) for each in (log_q, free))
+        return LeaveOneOut(losses, log_q, unclipped, log_q != free)
 
 
 # --- the curves
@@ -157,7 +161,7 @@ def _power_curve(features: Features) -> Curve | None:
     return Curve(has, lambda omega: (v, none, none), (0.0,)) if has.any() else None
 
 
-def _gld_curve(features: Features) -> Curve:
+def _gaussian_curve(features: Features) -> Curve:
     mu, sigma = features.T
     unit = float(np.median(sigma)) or float(sigma.mean()) or 1.0
     m2, s = (mu / unit) ** 2, sigma / unit
@@ -179,11 +183,28 @@ def _gld_curve(features: Features) -> Curve:
 
 @dataclass(frozen=True)
 class Form:
-    """How features become a curve, θ becomes parameters, and those predict."""
+    """How features become a curve, θ becomes parameters, and those predict.
+
+    The features are the `statistics` of an estimate that the form names, or else its logarithm.
+    """
 
     curve: Callable[[Features], Curve | None]
     parameters: Callable[[Curve | None, Array], dict[str, float]]
     predict: Callable[[Features, Mapping[str, float]], Array]
+    statistics: tuple[str, ...] = ()
+
+    def features(self, estimates: Sequence[Estimate]) -> Features:
+        """One row for each estimate."""
+        lacking = next((e for e in estimates if not {*self.statistics} <= {*e.statistics}), None)
+        if lacking is not None:
+            names = " and ".join(self.statistics)
+            raise LongshotError(
+                f"An estimate of {lacking.method} lacks {names}, which its fit needs."
+            )
+        rows = [
+            [e.statistics[n] for n in self.statistics] or [e.log_probability] for e in estimates
+        ]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(self.statistics) or 1)
 
 
 def _power_parameters(curve: Curve | None, theta: Array) -> dict[str, float]:
@@ -195,7 +216,7 @@ def _power_predict(features: Features, p: Mapping[str, float]) -> Array:
     return log_q
 
 
-def _gld_parameters(curve: Curve | None, theta: Array) -> dict[str, float]:
+def _gaussian_parameters(curve: Curve | None, theta: Array) -> dict[str, float]:
     assert curve is not None
     a, b, gamma, omega = theta.tolist()
     w = 1 / (1 + np.exp(-omega))
@@ -207,16 +228,18 @@ def _gld_parameters(curve: Curve | None, theta: Array) -> dict[str, float]:
     }
 
 
-def _gld_predict(features: Features, p: Mapping[str, float]) -> Array:
+def _gaussian_predict(features: Features, p: Mapping[str, float]) -> Array:
     mu, sigma = features.T
     z = mu / (sigma + p["epsilon"])
     log_q: Array = np.logaddexp(p["b"] - (p["a"] * z) ** 2, p["log_c"])
     return log_q
 
 
-FORMS: Mapping[str, Form] = {
+FORMS: dict[str, Form] = {
     "power": Form(_power_curve, _power_parameters, _power_predict),
-    "gld": Form(_gld_curve, _gld_parameters, _gld_predict),
+    "gaussian": Form(
+        _gaussian_curve, _gaussian_parameters, _gaussian_predict, statistics=("mu", "sigma")
+    ),
     "constant": Form(
         lambda features: None,
         lambda curve, theta: {"log_b": float(theta[1])},
@@ -325,7 +348,7 @@ def _or_constant(
 ) -> tuple[Float64[Array, "fit 4"], Bool[Array, " fit"]]:
     """θ, or a = 0 and the best constant wherever the branch gains nothing."""
     count = fitted.sum(1)
-    level = np.array([loss.log_constant(log_p[row]) for row in fitted])
+    level = loss.log_constant(np.where(fitted, log_p, np.nan))
     constant = (loss.of(log_p - level[:, None]) * fitted).sum(1) / count
     if curve is None:
         alone = np.ones(len(theta), dtype=bool)

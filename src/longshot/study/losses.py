@@ -22,16 +22,17 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss by r = ln p − ln q, its first two derivatives by −r = ln q + const, and its centre.
+    """A loss as a function of r = ln p − ln q, and its first two derivatives by ln q.
 
-    `log_constant` is the logarithm of the one q that suits given truths best.
+    `log_constant` is the logarithm of the one q that suits given ln p best, for each row of them;
+    a NaN among them is a truth that does not count.
     """
 
     name: str
     of: Callable[[Array], Array]
     slope: Callable[[Array], Array]
     curvature: Callable[[Array], Array]
-    log_constant: Callable[[Array], float]
+    log_constant: Callable[[Array], Array]
 
     def __call__(
         self, log_p: Float64[Array, " target"], log_q: Float64[Array, " target"]
@@ -42,8 +43,10 @@ class Loss:
             return np.where(log_q > -np.inf, self.of(log_p - np.maximum(log_q, -1e300)), np.inf)
 
 
-def _log_mean(log_p: Array) -> float:
-    return float(np.logaddexp.reduce(log_p) - np.log(len(log_p)))
+def _log_mean(log_p: Array) -> Array:
+    known = ~np.isnan(log_p)
+    total = np.logaddexp.reduce(np.where(known, log_p, -np.inf), axis=-1)
+    return np.asarray(total - np.log(known.sum(-1)))
 
 
 ITAKURA_SAITO = Loss(
@@ -59,7 +62,7 @@ SQUARED_LOG = Loss(
     of=np.square,
     slope=lambda r: -2 * r,
     curvature=lambda r: np.full_like(r, 2.0),
-    log_constant=lambda log_p: float(np.mean(log_p)),
+    log_constant=lambda log_p: np.nanmean(log_p, axis=-1),
 )
 
 LOSSES: Mapping[str, Loss] = {loss.name: loss for loss in (ITAKURA_SAITO, SQUARED_LOG)}

@@ -30,21 +30,23 @@ Vector = Float64[Array, " target"]
 
 @dataclass(frozen=True)
 class Curve:
-    """v of each target, as a function of ω where it is one, and who has a branch at all."""
+    """The depth v of every target, which says how far down the branch of ln q it lies."""
 
     has: Bool[Array, " target"]
+    """Which targets have a branch: an estimate of zero has only the level β."""
     depth: Callable[[Array], tuple[Array, Array, Array]]
-    """v with its first two derivatives by ω, for a column of ω."""
+    """The depths and their first two derivatives by ω: a row for each ω of a column."""
     omegas: tuple[float, ...]
-    """Where the grid looks; one value when v does not depend on it."""
+    """The values of ω that the grid tries; a single one if the depth does not depend on ω."""
     unit: float = 1.0
+    """What σ is divided by before the fit."""
 
     @property
     def size(self) -> int:
         return 3 if len(self.omegas) == 1 else 4
 
     def log_q(self, theta: Float64[Array, "fit 4"]) -> Float64[Array, "fit target"]:
-        """At absolute θ, which has v₀ = 0."""
+        """ln q of every target under each θ, with v₀ = 0."""
         a, b, gamma, omega = theta.T[:, :, None]
         branch: Array = np.where(self.has, a - np.exp(gamma) * self.depth(omega)[0], -np.inf)
         log_q: Array = np.logaddexp(branch, b)
@@ -52,7 +54,7 @@ class Curve:
 
 
 class Point(NamedTuple):
-    """Mean loss with its ridge, gradient and Hessian, by θ relative to v₀."""
+    """The mean loss of each fit, ridge included, with its gradient and Hessian by θ."""
 
     value: Float64[Array, " fit"]
     gradient: Float64[Array, "fit size"]
@@ -67,7 +69,9 @@ def evaluate(
     reference: Array,
     theta: Float64[Array, "fit size"],
 ) -> Point:
-    """With s the branch's share of q and ℓ its logarithm,
+    """The mean loss and its derivatives at θ, where v₀ is the depth of the `reference` target.
+
+    With s the branch's share of q and ℓ the branch's logarithm,
 
     ∇ln q = s·∇ℓ + (1 − s)·∇β,    ∇²ln q = s(1 − s)·(∇ℓ − ∇β)(∇ℓ − ∇β)ᵀ + s·∇²ℓ.
     """

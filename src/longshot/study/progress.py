@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from longshot.study.batches import Batch
+from longshot.study.batches import StudyBatch
 from longshot.study.store import Row, Stage
 
 
 @dataclass
-class Tally:
+class MethodStatus:
     """How far one method is in one stage, in targets."""
 
     total: int = 0
@@ -28,10 +28,10 @@ class Tally:
 
 
 @dataclass
-class Progress:
+class StudyStatus:
     """How far a study is; handed to the callback after each batch."""
 
-    tallies: dict[tuple[Stage, str], Tally] = field(default_factory=dict)
+    tallies: dict[tuple[Stage, str], MethodStatus] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
@@ -65,14 +65,14 @@ class Progress:
     def _called(self) -> int:
         return sum(tally.called for tally in self.tallies.values())
 
-    def planned(self, batch: Batch, left: int) -> None:
-        tally = self.tallies.setdefault((batch.stage, batch.label), Tally())
+    def planned(self, batch: StudyBatch, left: int) -> None:
+        tally = self.tallies.setdefault((batch.stage, batch.label), MethodStatus())
         tally.total += len(batch.tokens)
         tally.done += len(batch.tokens) - left
         tally.left += left
         tally.calls += _calls(batch, left)
 
-    def finished(self, batch: Batch, rows: Sequence[Row], seconds: float) -> None:
+    def finished(self, batch: StudyBatch, rows: Sequence[Row], seconds: float) -> None:
         tally = self.tallies[batch.stage, batch.label]
         errors = [row.error for row in rows if row.error is not None]
         tally.left -= len(rows)
@@ -86,6 +86,6 @@ class Progress:
         self.errors += errors
 
 
-def _calls(batch: Batch, targets: int) -> int:
+def _calls(batch: StudyBatch, targets: int) -> int:
     """A budget for each target, or one for all of them where they share their samples."""
     return batch.budget * (min(targets, 1) if batch.method.shares else targets)

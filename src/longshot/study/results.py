@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +53,25 @@ class Run:
 
     def estimates(self, model: str, inputs: str, label: str) -> list[tuple[Target, Estimate]]:
         """A cell's targets that a method has answered, each with its answer."""
-        chosen = self.chosen.get(("run", model, inputs))
-        targets = {target.token: target for target in chosen.targets} if chosen else {}
-        return [
-            (targets[row.key.token], row.estimate)
-            for row in self.rows
-            if row.key[1:4] == (model, inputs, label) and row.estimate is not None
-        ]
+        return self._answers.get((model, inputs, label), [])
+
+    @cached_property
+    def _answers(self) -> dict[tuple[str, str, str], list[tuple[Target, Estimate]]]:
+        found: dict[tuple[str, str, str], list[tuple[Target, Estimate]]] = {}
+        for row in self.rows:
+            if row.estimate is not None:
+                pair = (self._targets[*row.key[1:3], row.key.token], row.estimate)
+                found.setdefault(row.key[1:4], []).append(pair)
+        return found
+
+    @cached_property
+    def _targets(self) -> dict[tuple[str, str, int], Target]:
+        return {
+            (model, inputs, target.token): target
+            for (stage, model, inputs), chosen in self.chosen.items()
+            if stage == "run"
+            for target in chosen.targets
+        }
 
     @property
     def failures(self) -> list[Row]:
@@ -66,15 +79,9 @@ class Run:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """One flat dictionary for each row: what was asked, the truth and the answer."""
-        truth = {
-            (model, inputs, target.token): target
-            for (stage, model, inputs), chosen in self.chosen.items()
-            if stage == "run"
-            for target in chosen.targets
-        }
         for row in self.rows:
             key, answer = row.key, row.estimate
-            target = truth[key.model, key.inputs, key.token]
+            target = self._targets[key.model, key.inputs, key.token]
             record: dict[str, Any] = {
                 "model": key.model,
                 "inputs": key.inputs,
@@ -98,6 +105,9 @@ class Run:
                     "hits": answer.hits,
                     "effective_sample_size": answer.effective_sample_size,
                     "pareto_k": answer.pareto_k,
+                    "method_name": answer.method,
+                    "settings": dict(answer.settings),
+                    "statistics": dict(answer.statistics),
                     "temperature": answer.settings.get("temperature"),
                     "budget": answer.budget,
                     "seed": answer.seed,
@@ -140,3 +150,10 @@ def load_run(path: str | Path) -> Run:
             rows=tuple(store.rows("run")),
             tuned=store.tuned(),
         )
+
+
+def finite(value: Any) -> Any:
+    """Plain values with None for every number that JSON has no word for."""
+    if isinstance(value, dict):
+        return {name: finite(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

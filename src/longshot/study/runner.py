@@ -7,30 +7,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
 from longshot.errors import LongshotError
 from longshot.inputs import load_inputs
 from longshot.models import load_model
-from longshot.study.batches import Batch, Cell, Finished, Worker, versions
-from longshot.study.progress import Progress
+from longshot.study.batches import Finished, StudyBatch, StudyCell, Worker, versions
+from longshot.study.progress import StudyStatus
 from longshot.study.results import FILE
 from longshot.study.spec import Selection, Spec
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target
 from longshot.study.tuning import pick_temperature
 from longshot.truth import load_truth, pick_targets
+from longshot.work import Engine
 
 STAGES: tuple[Stage, ...] = ("tune", "run")
 
 
-@runtime_checkable
-class Engine(Protocol):
-    """Anything that maps a function over items and yields results as they finish."""
-
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]: ...
-
-
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[StudyStatus], None]
 
 
 def run_study(
@@ -41,8 +34,8 @@ def run_study(
     only: str = "",
     stages: Sequence[Stage] = STAGES,
     truth: Path | None = None,
-    on_progress: OnProgress = lambda progress: None,
-) -> Progress:
+    on_progress: OnProgress = lambda status: None,
+) -> StudyStatus:
     """Add to the run in `folder` what of the study it does not hold yet.
 
     Targets are chosen by the shipped truth and what `longshot truth make` has made, or by the table
@@ -53,20 +46,19 @@ def run_study(
         _same_study(store, spec)
         cells = _load_cells(spec, store, selection, truth)
         study = _Study(spec, store, cells, selection, truth)
-        if "run" in stages:
-            study.choose_targets("run")
+        study.choose_targets("run")  # first whatever the stage: tuning takes what they leave
         study.choose_targets("tune")
         first = study.tuning() + (study.methods(tuned=False) if "run" in stages else [])
         second = study.methods(tuned=True) if "run" in stages else []
-        progress = Progress()
+        status = StudyStatus()
         for batch, left in zip([*first, *second], study.left([*first, *second]), strict=True):
-            progress.planned(batch, len(left.tokens))
-        on_progress(progress)
-        study.run(study.left(first), engine, progress, on_progress)
+            status.planned(batch, len(left.tokens))
+        on_progress(status)
+        study.run(study.left(first), engine, status, on_progress)
         study.pick_temperatures()
-        todo = study.with_temperatures(study.left(second), progress)
-        study.run(list(todo), engine, progress, on_progress)
-        return progress
+        todo = study.with_temperatures(study.left(second), status)
+        study.run(list(todo), engine, status, on_progress)
+        return status
 
 
 @dataclass
@@ -75,7 +67,7 @@ class _Study:
 
     spec: Spec
     store: RunStore
-    cells: list[Cell]
+    cells: list[StudyCell]
     selection: Selection
     truth: Path | None
     targets: dict[tuple[Stage, int], Chosen] = field(default_factory=dict)
@@ -83,24 +75,27 @@ class _Study:
     def choose_targets(self, stage: Stage) -> None:
         """Once for a run: they stay when the truth grows later."""
         for number, cell in enumerate(self.cells):
-            names = (cell.model_name, cell.inputs_name)
-            chosen = self.store.chosen(stage, *names)
+            chosen = self.store.chosen(stage, *cell.names)
             if chosen is None:
                 if stage == "tune" and not self._swept(cell):
                     continue
                 chosen = self._choose(stage, cell)
-                self.store.choose(stage, *names, chosen)
+                self.store.choose(stage, *cell.names, chosen)
             self.targets[stage, number] = chosen
 
-    def _choose(self, stage: Stage, cell: Cell) -> Chosen:
+    def _choose(self, stage: Stage, cell: StudyCell) -> Chosen:
         wanted = self.spec.targets if stage == "run" else self.spec.tuning
         assert wanted is not None
         truth = load_truth(cell.model, cell.inputs, self.truth)
-        picked = pick_targets(
-            truth, wanted.low, wanted.high, wanted.count, self.spec.seed, wanted.relative_error
-        )
-        other = self.store.chosen("tune" if stage == "run" else "run", *cell[:2])
+        other = self.store.chosen("tune" if stage == "run" else "run", *cell.names)
         taken = {target.token for target in other.targets} if other else set()
+        bounds, count = (wanted.low, wanted.high), wanted.count
+        while True:  # those that are taken make room for the next of the same random order
+            picked = pick_targets(truth, *bounds, count, self.spec.seed, wanted.relative_error)
+            free = [token for token in picked.tokens if token not in taken]
+            if len(free) >= wanted.count or count >= picked.qualified:
+                break
+            count += wanted.count - len(free)
         probability, error = picked.judge.probability, picked.judge.standard_error
         targets = tuple(
             Target(
@@ -109,26 +104,24 @@ class _Study:
                 float(probability[token]),
                 float(error[token]),
             )
-            for token in picked.tokens
-            if token not in taken
+            for token in free
         )
-        of = f"{truth.kind}, {truth.leaves} leaves of {truth.samples} samples"
-        return Chosen(targets, picked.qualified, of)
+        return Chosen(targets, picked.qualified, str(truth))
 
-    def _swept(self, cell: Cell) -> list[str]:
+    def _swept(self, cell: StudyCell) -> list[str]:
         """The labels whose temperature has to be found on a cell."""
         return [
             label
             for label, entry in self.spec.methods.items()
             if entry.is_tuned
             and self._covers(label, cell)
-            and self.spec.known_temperature(label, *cell[:2]) is None
+            and self.spec.known_temperature(label, *cell.names) is None
         ]
 
-    def _covers(self, label: str, cell: Cell) -> bool:
-        return self.selection.has("method", label) and self.spec.covers(label, *cell[:2])
+    def _covers(self, label: str, cell: StudyCell) -> bool:
+        return self.selection.has("method", label) and self.spec.covers(label, *cell.names)
 
-    def tuning(self) -> list[Batch]:
+    def tuning(self) -> list[StudyBatch]:
         """Every temperature of the sweep on every cell that needs one."""
         return [
             self._batch(number, "tune", label, self.spec.tuning.budget, temperature)
@@ -138,7 +131,7 @@ class _Study:
             for temperature in self.spec.tuning.temperatures
         ]
 
-    def methods(self, *, tuned: bool) -> list[Batch]:
+    def methods(self, *, tuned: bool) -> list[StudyBatch]:
         """Every method on every cell, those with or those without a temperature to tune."""
         return [
             self._batch(number, "run", label, entry.budget, 0.0)
@@ -147,36 +140,40 @@ class _Study:
             if entry.is_tuned is tuned and self._covers(label, cell)
         ]
 
-    def _batch(self, cell: int, stage: Stage, label: str, budget: int, tried: float) -> Batch:
+    def _batch(self, cell: int, stage: Stage, label: str, budget: int, tried: float) -> StudyBatch:
         method = self.spec.make_method(label, tried or 1.0)
         tokens = tuple(
             target.token
             for target in self.targets[stage, cell].targets
             if self.selection.has("token", str(target.token))
         )
-        return Batch(cell, stage, label, method, budget, self.spec.seed, tried, tokens)
+        return StudyBatch(cell, stage, label, method, budget, self.spec.seed, tried, tokens)
 
-    def left(self, batches: Iterable[Batch]) -> list[Batch]:
+    def left(self, batches: Iterable[StudyBatch]) -> list[StudyBatch]:
         """What of each batch the store does not hold."""
         done = self.store.done()
         return [batch.without(done, self.cells[batch.cell]) for batch in batches]
 
     def run(
-        self, batches: Iterable[Batch], engine: Engine, progress: Progress, on_progress: OnProgress
+        self,
+        batches: Iterable[StudyBatch],
+        engine: Engine,
+        status: StudyStatus,
+        on_progress: OnProgress,
     ) -> None:
         pieces = [piece for batch in batches for piece in batch.pieces(self.spec.at_once)]
         finished: Finished
         for finished in engine.map(Worker(tuple(self.cells)), pieces) if pieces else ():
             self.store.add(finished.rows, finished.versions)
-            progress.finished(finished.batch, finished.rows, finished.seconds)
-            on_progress(progress)
+            status.finished(finished.batch, finished.rows, finished.seconds)
+            on_progress(status)
 
     def pick_temperatures(self) -> None:
         """From the finished curves; one with a gap is left for the next time."""
         known, rows = self.store.tuned(), self.store.rows("tune")
         for number, cell in enumerate(self.cells):
             for label in self._swept(cell):
-                name = (cell.model_name, cell.inputs_name, label)
+                name = (*cell.names, label)
                 if name in known or self.spec.tuning is None:
                     continue
                 targets = self.targets["tune", number].targets
@@ -185,15 +182,16 @@ class _Study:
                 if sum(row.estimate is not None for row in own) == len(targets) * len(sweep):
                     self.store.set_tuned(*name, pick_temperature(own, targets, sweep))
 
-    def with_temperatures(self, batches: Iterable[Batch], progress: Progress) -> Iterator[Batch]:
+    def with_temperatures(
+        self, batches: Iterable[StudyBatch], status: StudyStatus
+    ) -> Iterator[StudyBatch]:
         """Tuned batches with their temperatures; one without becomes rows that say so."""
         tuned = self.store.tuned()
         for batch in batches:
             cell = self.cells[batch.cell]
-            names = (cell.model_name, cell.inputs_name)
-            known = self.spec.known_temperature(batch.label, *names)
-            if known is None and (*names, batch.label) in tuned:
-                known = tuned[*names, batch.label].temperature
+            known = self.spec.known_temperature(batch.label, *cell.names)
+            if known is None and (*cell.names, batch.label) in tuned:
+                known = tuned[*cell.names, batch.label].temperature
             if known is not None:
                 method = self.spec.make_method(batch.label, known)
                 yield replace(batch, method=method)
@@ -201,25 +199,26 @@ class _Study:
                 why = "its temperature was not tuned: part of the sweep failed"
                 rows = [Row(key, error=why) for key in batch.keys(cell)]
                 self.store.add(rows, versions())
-                progress.finished(batch, rows, 0.0)
+                status.finished(batch, rows, 0.0)
 
 
 def _load_cells(
     spec: Spec, store: RunStore, selection: Selection, truth: Path | None
-) -> list[Cell]:
+) -> list[StudyCell]:
     """The selected cells, all of them before anything runs."""
     cells = []
     for name in (name for name in spec.models if selection.has("model", name)):
-        with spec.blaming("models"):
+        with spec.errors_at("models"):
             model = load_model(name)
         for inputs_name in (name for name in spec.inputs if selection.has("inputs", name)):
-            with spec.blaming("inputs"):
+            with spec.errors_at("inputs"):
                 place = spec.beside(inputs_name)
                 inputs = load_inputs(place, model, spec.corpus)
                 if store.chosen("run", name, inputs_name) is None:  # or it has its targets
                     load_truth(model, inputs, truth, asked=(name, place))
-            store.claim(name, inputs_name, (model.fingerprint, inputs.fingerprint))
-            cells.append(Cell(name, inputs_name, model, inputs))
+            cell = StudyCell(model, inputs, (name, inputs_name))
+            store.claim(*cell.names, cell.fingerprints)
+            cells.append(cell)
     return cells
 
 

@@ -10,17 +10,63 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
 from longshot.estimate import Estimate
-from longshot.study.fits import Features, Fit, LeaveOneOut, fit_and_leave_out
+from longshot.methods import METHODS
+from longshot.study.fits import (
+    FORMS,
+    Features,
+    Fit,
+    LeaveOneOut,
+    fit_and_leave_out,
+    leave_one_out,
+)
 from longshot.study.losses import LOSSES, Array
 from longshot.study.newton import Vector
 
 NORMAL = 1.959963984540054
 """Half the width of a normal 95% interval, in standard errors."""
+
+LossName = Literal["is", "log"]
+LOSS_NAMES: Mapping[LossName, str] = {"is": "itakura_saito", "log": "squared_log"}
+
+
+@dataclass(frozen=True)
+class LossScore:
+    """One loss of one method in one cell; a mean is None where it has nothing to average."""
+
+    mean: float | None
+    """After the fit, leave-one-out, each prediction kept within the truths that its fit has seen;
+    None with fewer than two targets."""
+    unclipped: float | None
+    """The same with predictions left where the fit puts them, as in the paper."""
+    clipped: int
+    """How many predictions are not where the fit puts them."""
+    raw: float | None
+    """Without a fit, over the estimates that are not zero."""
+    raw_zeros: float | None
+    """Without a fit; a zero costs what the best constant, left out too, loses on its target."""
+    noise_floor: float | None
+    """About what the truth's error costs a perfect estimate: mean((se/p)²) of squared log error,
+    half of that of Itakura-Saito."""
+    fit: Fit | None
+    """To all targets; None if there are none."""
+    left_out: LeaveOneOut
+
+
+class Coverage(NamedTuple):
+    """How many intervals were given, and how many of them cover the truth."""
+
+    given: int
+    covered: int
+
+    @property
+    def share(self) -> float | None:
+        return self.covered / self.given if self.given else None
 
 
 @dataclass(frozen=True)
@@ -28,38 +74,25 @@ class CellScore:
     """What one method is worth in one cell.
 
     The per-target arrays are those of the judged targets, in their order; `judged` says which of
-    the given ones they are. A mean is None where it has nothing to average.
+    the given ones they are.
     """
 
     targets: int
     unjudged: int
     """Targets whose truth is zero; they are in none of the numbers below."""
-    is_loss: float | None
-    """Itakura-Saito, leave-one-out, after the fit; None with fewer than two targets."""
-    is_loss_raw: float | None
-    """Without a fit, over the estimates that are not zero."""
-    log_mse: float | None
-    """Squared log error, leave-one-out, after a fit of its own."""
-    log_mse_raw: float | None
-    zeros: float | None
-    """Share of estimates that are zero."""
-    noise_floor: float | None
-    """mean((se/p)²)/2: about what the truth's error costs a perfect estimate in `is_loss`."""
-    noise_floor_log: float | None
-    """mean((se/p)²): the same in `log_mse`."""
-    coverage: float | None
-    """Share of the given intervals that cover the truth, widened for its error."""
-    intervals: float | None
-    """Share of targets that were given an interval."""
-    is_fit: Fit | None
-    """To all targets; None if there are none."""
-    log_fit: Fit | None
-    is_left_out: LeaveOneOut
-    log_left_out: LeaveOneOut
+    losses: Mapping[LossName, LossScore]
+    zeros: int
+    """Estimates that are zero."""
+    coverage: Coverage
     judged: Bool[Array, " given"]
     log_p: Vector
     log_fitted: Vector
-    """ln q of each target by `is_fit`, for plots after the fit."""
+    """ln q of each target by the fit for Itakura-Saito, for plots after the fit."""
+
+
+def form_of(method: str) -> str:
+    """The fit of a method by its own word; a·x^c + b for one that is not installed here."""
+    return METHODS[method].fit_form if method in METHODS else "power"
 
 
 def score_cell(
@@ -67,10 +100,7 @@ def score_cell(
     probability: Float64[Array, " given"],
     standard_error: Float64[Array, " given"],
 ) -> CellScore:
-    """Fit and judge one method's estimates of one cell by the truth and its standard error.
-
-    Estimates of GLD take its own form of fit, all others a·x^c + b.
-    """
+    """Fit and judge one method's estimates of one cell by the truth and its standard error."""
     if not len(estimates) == len(probability) == len(standard_error):
         raise ValueError(
             f"{len(estimates)} estimates, {len(probability)} truths, {len(standard_error)} errors"
@@ -80,38 +110,26 @@ def score_cell(
         raise ValueError(f"one fit cannot serve several methods: {', '.join(methods)}")
     judged = _judged(probability)
     kept = [estimate for estimate, keep in zip(estimates, judged, strict=True) if keep]
-    p, error = probability[judged], standard_error[judged]
-    log_x = np.array([estimate.log_probability for estimate in kept], dtype=np.float64)
-    if methods == ["gld"]:
-        form, features = "gld", _moments(kept)
-    else:
-        form, features = "power", log_x[:, None]
-    hit = log_x > -math.inf
-    covered = [
-        covers(estimate, truth, its_error)
-        for estimate, truth, its_error in zip(kept, p.tolist(), error.tolist(), strict=True)
-        if estimate.interval is not None
-    ]
-    return _score(
-        form,
-        features,
-        p,
-        error,
-        judged,
-        raw={name: _mean(loss(np.log(p[hit]), log_x[hit])) for name, loss in LOSSES.items()},
-        zeros=_mean(~hit),
-        coverage=_mean(covered),
-        intervals=len(covered) / len(kept) if kept else None,
-    )
+    form = form_of(*methods) if methods else "power"
+    return _score(form, kept, probability, standard_error, judged)
 
 
 def score_constant(
     probability: Float64[Array, " given"], standard_error: Float64[Array, " given"]
 ) -> CellScore:
     """The baseline that every method must beat: the best constant, leave-one-out."""
-    judged = _judged(probability)
-    p, error = probability[judged], standard_error[judged]
-    return _score("constant", np.empty((len(p), 0)), p, error, judged, raw={})
+    return _score("constant", None, probability, standard_error, _judged(probability))
+
+
+def coverage(judged: Iterable[tuple[Estimate, float, float]]) -> Coverage:
+    """Over estimates with their truth and its standard error, from one cell or many."""
+    held = [covers(*each) for each in judged if each[0].interval is not None]
+    return Coverage(len(held), sum(held))
+
+
+def pooled(parts: Iterable[Coverage]) -> Coverage:
+    """The coverage of several cells: their intervals together, each counting once."""
+    return Coverage(*map(sum, zip(Coverage(0, 0), *parts, strict=True)))
 
 
 def covers(estimate: Estimate, probability: float, standard_error: float) -> bool:
@@ -120,6 +138,7 @@ def covers(estimate: Estimate, probability: float, standard_error: float) -> boo
     The truth is known to within ±1.96·se/p on the log scale, and the interval speaks of the exact
     probability: each of its arms, from the estimate to its end on the log scale, is widened in
     quadrature by that much. An estimate of zero has no arm to widen; its upper end is moved up.
+    This is the one meaning of coverage in tables, figures and benchmarks.
     """
     assert estimate.interval is not None
     low, high = (math.log(end) if end > 0 else -math.inf for end in estimate.interval)
@@ -133,7 +152,7 @@ def covers(estimate: Estimate, probability: float, standard_error: float) -> boo
 
 
 def average(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    """Mean over cells and its standard error, without the cells that have no value.
+    """The mean over cells and its standard error, without the cells that have no value.
 
     One cell has no standard error.
     """
@@ -147,45 +166,64 @@ def average(values: Iterable[float | None]) -> tuple[float | None, float | None]
 
 def _score(
     form: str,
-    features: Features,
-    p: Vector,
-    error: Vector,
+    estimates: Sequence[Estimate] | None,
+    probability: Float64[Array, " given"],
+    standard_error: Float64[Array, " given"],
     judged: Bool[Array, " given"],
-    *,
-    raw: Mapping[str, float | None],
-    zeros: float | None = None,
-    coverage: float | None = None,
-    intervals: float | None = None,
 ) -> CellScore:
-    log_p = np.log(p)
-    names = ("itakura_saito", "squared_log")
-    is_fit: Fit | None = None
-    log_fit: Fit | None = None
-    is_left_out = log_left_out = LeaveOneOut(log_p, log_p, log_p > 0)
-    if len(p):
-        (is_fit, is_left_out), (log_fit, log_left_out) = (
-            fit_and_leave_out(form, features, log_p, name) for name in names
-        )
+    """Of the judged targets and their estimates, which the baseline has not."""
+    p, error = probability[judged], standard_error[judged]
+    log_p, log_x, features = np.log(p), None, np.empty((len(p), 0))
+    triples: Iterable[tuple[Estimate, float, float]] = ()
+    if estimates is not None:
+        features = FORMS[form].features(estimates)
+        log_x = np.array([e.log_probability for e in estimates], dtype=np.float64)
+        triples = zip(estimates, p.tolist(), error.tolist(), strict=True)
     square = _mean((error / p) ** 2)
+    floors = {"is": square and square / 2, "log": square}
+    losses = {name: _loss(name, form, features, log_p, log_x, floors[name]) for name in LOSS_NAMES}
+    fitted = losses["is"].fit
     return CellScore(
         targets=len(p),
         unjudged=len(judged) - len(p),
-        is_loss=_mean(is_left_out.losses) if len(p) > 1 else None,
-        is_loss_raw=raw.get("itakura_saito"),
-        log_mse=_mean(log_left_out.losses) if len(p) > 1 else None,
-        log_mse_raw=raw.get("squared_log"),
-        zeros=zeros,
-        noise_floor=None if square is None else square / 2,
-        noise_floor_log=square,
-        coverage=coverage,
-        intervals=intervals,
-        is_fit=is_fit,
-        log_fit=log_fit,
-        is_left_out=is_left_out,
-        log_left_out=log_left_out,
+        losses=losses,
+        zeros=0 if log_x is None else int((log_x == -math.inf).sum()),
+        coverage=coverage(triples),
         judged=judged,
         log_p=log_p,
-        log_fitted=log_p if is_fit is None else is_fit.predict(features),
+        log_fitted=log_p if fitted is None else fitted.predict(features),
+    )
+
+
+def _loss(
+    name: LossName,
+    form: str,
+    features: Features,
+    log_p: Vector,
+    log_x: Vector | None,
+    floor: float | None,
+) -> LossScore:
+    if not len(log_p):
+        nothing = LeaveOneOut(log_p, log_p, log_p, log_p > 0)
+        return LossScore(None, None, 0, None, None, floor, None, nothing)
+    loss = LOSS_NAMES[name]
+    fit, left_out = fit_and_leave_out(form, features, log_p, loss)
+    raw = raw_zeros = None
+    if log_x is not None:
+        losses, hit = LOSSES[loss](log_p, log_x), log_x > -math.inf
+        raw = _mean(losses[hit])
+        if not hit.all():
+            losses = np.where(hit, losses, leave_one_out("constant", features, log_p, loss).losses)
+        raw_zeros = _mean(losses)
+    return LossScore(
+        mean=_mean(left_out.losses),
+        unclipped=_mean(left_out.losses_unclipped),
+        clipped=int(left_out.clipped.sum()),
+        raw=raw,
+        raw_zeros=raw_zeros,
+        noise_floor=floor,
+        fit=fit,
+        left_out=left_out,
     )
 
 
@@ -195,10 +233,6 @@ def _judged(probability: Float64[Array, " given"]) -> Bool[Array, " given"]:
     return probability > 0
 
 
-def _moments(estimates: Sequence[Estimate]) -> Features:
-    rows = [(e.statistics["mu"], e.statistics["sigma"]) for e in estimates]
-    return np.array(rows, dtype=np.float64).reshape(-1, 2)
-
-
-def _mean(values: Sequence[bool] | Array) -> float | None:
-    return float(np.mean(values)) if len(values) else None
+def _mean(values: Array) -> float | None:
+    """None of nothing, and where a lone target was left out of its fit."""
+    return None if not len(values) or np.isnan(values).any() else float(np.mean(values))

@@ -30,13 +30,12 @@ A mistake is refused with its key and line before anything runs.
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -48,9 +47,9 @@ from pydantic import (
 )
 
 from longshot.errors import LongshotError, read_text, unknown_name
-from longshot.inputs.toml_lines import KeyPath, key_name, line_of
 from longshot.methods import METHODS, Method, make_method
 from longshot.methods.base import complaint, settings_table
+from longshot.toml import KeyPath, TomlFile
 from longshot.truth.result import RELATIVE_ERROR
 
 PRESETS = Path(__file__).parent / "presets"
@@ -76,7 +75,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Targets(_Table):
+class TargetRange(_Table):
     """Which tokens are estimated: at most `count` of a cell, of a truth between the two.
 
     On the half that chooses, the truth is known to within `relative_error`.
@@ -88,7 +87,7 @@ class Targets(_Table):
     relative_error: Positive = RELATIVE_ERROR
 
 
-class Tuning(Targets):
+class Tuning(TargetRange):
     """The sweep of temperatures, on tokens that are never evaluation targets."""
 
     temperatures: Annotated[list[Positive], Field(min_length=1), AfterValidator(_distinct)]
@@ -98,7 +97,7 @@ class Tuning(Targets):
     high: Probability = 1e-2
 
 
-class Entry(_Table):
+class MethodEntry(_Table):
     """One labelled method of a study; what is not a field is a setting of the method."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -121,18 +120,18 @@ class Entry(_Table):
 class Spec(_Table):
     """The whole of a study."""
 
-    _reader: _Reader = PrivateAttr()
+    _file: TomlFile = PrivateAttr()
 
     name: Annotated[str, Field(pattern=r"^[\w.-]+$", max_length=100)]
     models: Names
     inputs: Names
-    methods: Annotated[dict[str, Entry], Field(min_length=1)]
+    methods: Annotated[dict[str, MethodEntry], Field(min_length=1)]
     corpus: str | list[str] | None = None
     """Texts to count token frequencies in, for models whose tokenizer is not the shipped one."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     at_once: Annotated[int, Field(ge=1, le=2**16)] = 16
-    """Targets of one batch: what runs together, and what a kill can lose."""
-    targets: Targets = Targets()
+    """TargetRange of one batch: what runs together, and what a kill can lose."""
+    targets: TargetRange = TargetRange()
     tuning: Tuning | None = None
     temperatures: dict[str, dict[str, dict[str, Positive]]] = {}
     """Known ones, by method, model and inputs."""
@@ -149,17 +148,13 @@ class Spec(_Table):
         """What the file says about a tuned method's temperature on a cell."""
         return self.temperatures.get(self.method_name(label), {}).get(model, {}).get(inputs)
 
-    @contextmanager
-    def blaming(self, *path: str) -> Iterator[None]:
-        """A mistake that shows only when something is loaded is still a key's, on its line."""
-        try:
-            yield
-        except LongshotError as error:
-            self._reader.refuse(path, str(error))
+    def errors_at(self, *path: str) -> AbstractContextManager[None]:
+        """Give a mistake that shows only when something is loaded its key and line."""
+        return self._file.errors_at(*path)
 
     def beside(self, inputs: str) -> str:
         """A template's path, which a study's file gives from where it lies."""
-        here = Path(self._reader.where).parent / inputs
+        here = Path(self._file.where).parent / inputs
         return str(here) if inputs.endswith(".toml") and here.is_file() else inputs
 
     def make_method(self, label: str, temperature: float | None) -> Method:
@@ -185,32 +180,26 @@ def preset(name: str) -> Spec:
 
 def parse_spec(source: str, where: str = "study") -> Spec:
     """A study from its text; `where` names it in errors."""
-    source = source.replace("\r\n", "\n")
-    try:
-        parsed = tomllib.loads(source)
-    except (ValueError, RecursionError) as error:  # ValueError: also numbers out of range
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise LongshotError(f"{where} is not valid TOML: {reason}.") from error
-    return _Reader(source, where).check(parsed)
+    return _Checker(TomlFile.parse(source, where)).check()
 
 
-class _Reader:
-    """Refuses with a key and its line."""
+@dataclass(frozen=True)
+class _Checker:
+    """A study's file on its way to a spec; every refusal names a key and its line."""
 
-    def __init__(self, source: str, where: str) -> None:
-        self.source, self.where = source, where
+    file: TomlFile
 
-    def check(self, parsed: dict[str, Any]) -> Spec:
-        spec: Spec = self._validated((), Spec, parsed)
-        spec._reader = self
+    def check(self) -> Spec:
+        spec: Spec = self._validated((), Spec, self.file.parsed)
+        spec._file = self.file
         for label, entry in spec.methods.items():
             path = ("methods", label)
             if not re.fullmatch(r"[\w.-]{1,100}", label):
-                self.refuse(path, "a label has letters, digits, '.', '_' and '-' only")
+                self.file.refuse(path, "a label has letters, digits, '.', '_' and '-' only")
             name = spec.method_name(label)
             if name not in METHODS:
                 key = path if entry.method is None else (*path, "method")
-                self.refuse(key, str(unknown_name("method", name, METHODS)))
+                self.file.refuse(key, str(unknown_name("method", name, METHODS)))
             self._settings(path, name, entry.settings)
             self._subset((*path, "models"), entry.models, spec.models)
             self._subset((*path, "inputs"), entry.inputs, spec.inputs)
@@ -218,17 +207,17 @@ class _Reader:
                 for model, inputs in ((m, i) for m in spec.models for i in spec.inputs):
                     known = spec.known_temperature(label, model, inputs)
                     if spec.covers(label, model, inputs) and known is None:
-                        self.refuse(
+                        self.file.refuse(
                             (*path, "temperature"),
                             f"is to be tuned on {model} and {inputs}, but there is no [tuning]",
                         )
         for range_ in ("targets", "tuning"):
             table = getattr(spec, range_)
             if table is not None and table.low > table.high:
-                self.refuse((range_, "low"), f"{table.low:g} is above high, {table.high:g}")
+                self.file.refuse((range_, "low"), f"{table.low:g} is above high, {table.high:g}")
         for name in spec.temperatures:
             if name not in METHODS:
-                self.refuse(("temperatures", name), str(unknown_name("method", name, METHODS)))
+                self.file.refuse(("temperatures", name), str(unknown_name("method", name, METHODS)))
         return spec
 
     def _settings(self, path: KeyPath, name: str, settings: Mapping[str, Any]) -> None:
@@ -238,13 +227,11 @@ class _Reader:
             if setting not in known:
                 both = [*known, "method", "budget", "models", "inputs"]
                 complaint = unknown_name(f"setting of {name}", setting, both)
-                self.refuse((*path, setting), str(complaint))
+                self.file.refuse((*path, setting), str(complaint))
         fixed = {k: v for k, v in settings.items() if (k, v) != ("temperature", TUNED)}
         self._validated(path, settings_table(METHODS[name]), fixed)
-        try:
+        with self.file.errors_at(*path):
             make_method(name, **fixed)
-        except LongshotError as error:
-            self.refuse(path, str(error))
 
     def _validated(self, path: KeyPath, table: type[Any], values: dict[str, Any]) -> Any:
         try:
@@ -253,18 +240,13 @@ class _Reader:
             first = error.errors()[0]
             key = (*path, *(str(part) for part in first["loc"]))
             if first["type"] == "extra_forbidden":
-                self.refuse(key, "is no key that a study has here")
-            self.refuse(key, complaint(first["msg"]))
+                self.file.refuse(key, "is no key that a study has here")
+            self.file.refuse(key, complaint(first["msg"]))
 
     def _subset(self, path: KeyPath, names: list[str] | None, known: list[str]) -> None:
         for name in names or []:
             if name not in known:
-                self.refuse(path, f"{name!r} is not among the study's {path[-1]}")
-
-    def refuse(self, path: KeyPath, complaint: str) -> NoReturn:
-        stop = "" if complaint.endswith(("?", ".")) else "."
-        line = line_of(self.source, path)
-        raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")
+                self.file.refuse(path, f"{name!r} is not among the study's {path[-1]}")
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from longshot.database import Database
 from longshot.errors import LongshotError, first_line
@@ -52,6 +52,9 @@ class Key(NamedTuple):
     method: str
     temperature: float
     token: int
+
+
+KEY = ", ".join(Key._fields)
 
 
 @dataclass(frozen=True)
@@ -102,19 +105,16 @@ class RunStore(Database):
         return None if row is None else str(row[0])
 
     def set_fact(self, name: str, value: str) -> None:
-        self._change([("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))])
+        with self._transaction():
+            self._insert("facts", (name, value), "REPLACE")
 
     def claim(self, model: str, inputs: str, fingerprints: tuple[str, str]) -> None:
         """Note whose rows these are, or refuse a cell whose weights or frequencies changed."""
-        query = (
-            "SELECT model_fingerprint, inputs_fingerprint FROM cells WHERE model = ? AND inputs = ?"
-        )
-        found = self._one(query, model, inputs)
+        found = self._one("SELECT * FROM cells WHERE model = ? AND inputs = ?", model, inputs)
         if found is None:
-            self._change(
-                [("INSERT INTO cells VALUES (?, ?, ?, ?)", (model, inputs, *fingerprints))]
-            )
-        elif tuple(found) != fingerprints:
+            with self._transaction():
+                self._insert("cells", (model, inputs, *fingerprints))
+        elif found[2:] != fingerprints:
             raise LongshotError(
                 f"{self.path} holds rows of another version of {model} on {inputs}; "
                 "finish it with the one it was begun with, or begin another run."
@@ -137,24 +137,16 @@ class RunStore(Database):
 
     def all_chosen(self) -> dict[tuple[Stage, str, str], Chosen]:
         """The targets of every stage and cell."""
-        found = {}
-        for stage, model, inputs in self._all("SELECT stage, model, inputs FROM chosen"):
-            chosen = self.chosen(stage, model, inputs)
-            assert chosen is not None
-            found[stage, model, inputs] = chosen
-        return found
+        cells = self._all("SELECT stage, model, inputs FROM chosen")
+        found = {(stage, *names): self.chosen(stage, *names) for stage, *names in cells}
+        return {cell: chosen for cell, chosen in found.items() if chosen is not None}
 
     def choose(self, stage: Stage, model: str, inputs: str, chosen: Chosen) -> None:
         cell = (stage, model, inputs)
-        numbers = (
-            (*cell, t.token, t.text, t.probability, t.standard_error) for t in chosen.targets
-        )
-        self._change(
-            [
-                ("INSERT INTO chosen VALUES (?, ?, ?, ?, ?)", (*cell, *chosen[1:])),
-                *(("INSERT INTO targets VALUES (?, ?, ?, ?, ?, ?, ?)", row) for row in numbers),
-            ]
-        )
+        with self._transaction():
+            self._insert("chosen", (*cell, *chosen[1:]))
+            for target in chosen.targets:
+                self._insert("targets", (*cell, *astuple(target)))
 
     def tuned(self) -> dict[tuple[str, str, str], Tuned]:
         """Every chosen temperature, by model, inputs and method."""
@@ -166,7 +158,8 @@ class RunStore(Database):
 
     def set_tuned(self, model: str, inputs: str, method: str, tuned: Tuned) -> None:
         row = (model, inputs, method, tuned.temperature, json.dumps(tuned.curve))
-        self._change([("INSERT OR REPLACE INTO temperatures VALUES (?, ?, ?, ?, ?)", row)])
+        with self._transaction():
+            self._insert("temperatures", row, "REPLACE")
 
     def add(self, rows: Iterable[Row], versions: dict[str, str]) -> None:
         """Commit a batch's rows together; an estimate that is there already stays."""
@@ -177,39 +170,25 @@ class RunStore(Database):
             (number,) = ask("SELECT id FROM environments WHERE versions = ?", (text,)).fetchone()
             for row in rows:
                 packed = None if row.estimate is None else _packed(row.estimate)
-                ask("DELETE FROM rows WHERE (stage, model, inputs, method, temperature, token) "
-                    "= (?, ?, ?, ?, ?, ?) AND estimate IS NULL", row.key)  # fmt: skip
-                ask("INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*row.key, packed, row.error, number, now))  # fmt: skip
+                ask(
+                    f"DELETE FROM rows WHERE ({KEY}) = (?, ?, ?, ?, ?, ?) AND estimate IS NULL",
+                    row.key,
+                )
+                self._insert("rows", (*row.key, packed, row.error, number, now), "IGNORE")
 
     def done(self) -> set[Key]:
         """The keys of all rows that hold an estimate."""
-        columns = ", ".join(Key._fields)
-        rows = self._all(f"SELECT {columns} FROM rows WHERE estimate IS NOT NULL")
+        rows = self._all(f"SELECT {KEY} FROM rows WHERE estimate IS NOT NULL")
         return {Key(*row) for row in rows}
 
     def rows(self, stage: Stage = "run") -> list[Row]:
         """All rows of a stage in the order of their keys, whatever the order they came in."""
-        columns = ", ".join(Key._fields)
-        query = f"SELECT {columns}, estimate, error FROM rows WHERE stage = ? ORDER BY {columns}"
+        query = f"SELECT {KEY}, estimate, error FROM rows WHERE stage = ? ORDER BY {KEY}"
         with self._guard():
             return [
                 Row(Key(*key), None if packed is None else _unpacked(packed), error)
                 for *key, packed, error in self._connection.execute(query, (stage,))
             ]
-
-    def _one(self, query: str, *values: Any) -> Any:
-        with self._guard():
-            return self._connection.execute(query, values).fetchone()
-
-    def _all(self, query: str, *values: Any) -> list[Any]:
-        with self._guard():
-            return self._connection.execute(query, values).fetchall()
-
-    def _change(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        with self._transaction():
-            for query, values in statements:
-                self._connection.execute(query, values)
 
 
 def _packed(estimate: Estimate) -> bytes:

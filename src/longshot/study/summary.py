@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from longshot.estimate import Cost, Estimate
-from longshot.study.results import Run
-from longshot.study.scores import CellScore, average, score_cell, score_constant
+from longshot.methods import METHODS
+from longshot.study.results import Run, finite
+from longshot.study.scores import CellScore, LossName, average, score_cell, score_constant
 from longshot.study.store import Target
 
 CONSTANT = "constant"
+CostKind = Literal["alone", "each"]
+LOSS_KEYS: Mapping[LossName, str] = {"is": "is_loss", "log": "log_mse"}
+"""What a record calls each loss."""
+CLIPPING = (
+    "A prediction is kept within the truths that its fit has seen, which the paper does not do"
+)
+
+
+class TargetCost(NamedTuple):
+    """What one target costs on average."""
+
+    forwards: float = 0.0
+    backwards: float = 0.0
+    macs: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -24,64 +40,89 @@ class Scored:
     model: str
     inputs: str
     method: str
-    answers: tuple[tuple[Target, Estimate | None], ...]
-    """In the order of the score's targets; the constant baseline has no estimates."""
+    """Its label in the study, or `CONSTANT`."""
+    answers: tuple[tuple[Target, Estimate], ...]
+    """In the order of the score's targets; the constant has none."""
     score: CellScore
 
-    @cached_property
-    def cost(self) -> Cost:
-        """Of all targets together; what they share is spent once."""
-        estimates = [estimate for _, estimate in self.answers if estimate is not None]
-        own = sum((estimate.cost for estimate in estimates), Cost())
-        return own + max(
-            (estimate.shared_cost for estimate in estimates),
-            key=lambda cost: cost.seconds,
-            default=Cost(),
-        )
+    def loss(self, name: LossName) -> float | None:
+        return self.score.losses[name].mean
+
+    def losses(self, name: LossName) -> list[float]:
+        """Of each judged target, left out of its fit; NaN where it was the only one."""
+        return [float(loss) for loss in self.score.losses[name].left_out.losses]
+
+    def loss_error(self, name: LossName) -> float | None:
+        """The loss's standard error, from its spread over targets."""
+        return average(self.losses(name))[1]
+
+    def floor(self, name: LossName) -> float | None:
+        return self.score.losses[name].noise_floor
+
+    def spent(self, kind: CostKind) -> TargetCost | None:
+        """On a target: alone it pays for all its samples, with its cell a share of them."""
+        if not self.answers:
+            return None
+        estimates = [estimate for _, estimate in self.answers]
+        costs = [estimate.cost for estimate in estimates]
+        shared = [estimate.shared_cost for estimate in estimates]
+        costs += shared if kind == "alone" else [max(shared, key=lambda cost: cost.seconds)]
+        total = asdict(sum(costs, Cost()))
+        return TargetCost(**{name: spent / len(estimates) for name, spent in total.items()})
 
     @property
     def temperature(self) -> float | None:
-        for _, estimate in self.answers:
-            if estimate is not None:
-                return estimate.settings.get("temperature")
-        return None
+        return self.answers[0][1].settings.get("temperature") if self.answers else None
 
     def record(self) -> dict[str, Any]:
         """Plain values: losses, what stands beside them, and the cost of one target."""
-        score, n = self.score, max(len(self.answers), 1)
-        numbers = (
-            "is_loss", "is_loss_raw", "log_mse", "log_mse_raw", "zeros", "noise_floor",
-            "noise_floor_log", "coverage", "intervals", "targets", "unjudged",
-        )  # fmt: skip
-        return {
+        score = self.score
+        record: dict[str, Any] = {
             "model": self.model,
             "inputs": self.inputs,
             "method": self.method,
-            **{name: _finite(getattr(score, name)) for name in numbers},
-            "forwards": self.cost.forwards / n,
-            "backwards": self.cost.backwards / n,
-            "macs": self.cost.macs / n,
-            "seconds": self.cost.seconds / n,
+            "targets": score.targets,
+            "unjudged": score.unjudged,
+        }
+        for name, key in LOSS_KEYS.items():
+            loss = score.losses[name]
+            record |= {
+                key: loss.mean,
+                f"{key}_unclipped": loss.unclipped,
+                f"{key}_clipped": loss.clipped,
+                f"{key}_raw": loss.raw,
+                f"{key}_raw_zeros": loss.raw_zeros,
+            }
+        asked = score.targets if self.answers else 0
+        record |= {
+            "noise_floor": score.losses["is"].noise_floor,
+            "noise_floor_log": score.losses["log"].noise_floor,
+            "zero_count": score.zeros,
+            "zeros": score.zeros / asked if asked else None,
+            **score.coverage._asdict(),
+            "coverage": score.coverage.share,
+            "intervals": score.coverage.given / asked if asked else None,
+            **(self.spent("each") or TargetCost())._asdict(),
             "temperature": self.temperature,
         }
+        return {name: finite(value) for name, value in record.items()}
 
 
-def score_run(run: Run) -> list[Scored]:
-    """Every method on every cell that has its rows, and the constant beside them."""
+def score_run(run: Run, progress: Callable[[float], None] = lambda share: None) -> list[Scored]:
+    """Every method on every cell that has its rows, and the constant before them."""
     scored = []
-    for model, inputs in run.cells:
+    for number, (model, inputs) in enumerate(run.cells):
+        progress(number / len(run.cells))
         targets = run.chosen["run", model, inputs].targets
-        if not targets:
-            continue
-        constant = [(target, None) for target in targets]
-        truth = _truth(targets)
-        scored.append(Scored(model, inputs, CONSTANT, tuple(constant), score_constant(*truth)))
+        if targets:
+            constant = score_constant(*_truth(targets))
+            scored.append(Scored(model, inputs, CONSTANT, (), constant))
         for label in run.methods:
-            answers = run.estimates(model, inputs, label)
-            if answers:
+            if answers := run.estimates(model, inputs, label):
                 truth = _truth([target for target, _ in answers])
                 score = score_cell([estimate for _, estimate in answers], *truth)
                 scored.append(Scored(model, inputs, label, tuple(answers), score))
+    progress(1.0)
     return scored
 
 
@@ -90,26 +131,31 @@ def summary(scored: Iterable[Scored]) -> list[dict[str, Any]]:
     return [cell.record() for cell in scored]
 
 
-@dataclass(frozen=True)
-class Average:
-    """A method on a model over all its inputs: means with their standard errors."""
+def clipping_note(scored: Sequence[Scored], loss: LossName) -> str:
+    """The rule that bounds the predictions, and how many of them it moved, in one sentence."""
+    moved: Counter[str] = Counter()
+    for cell in scored:
+        moved[cell.method] += cell.score.losses[loss].clipped
+    total = sum(cell.score.targets for cell in scored)
+    by = ", ".join(f"{method} {count}" for method, count in moved.items() if count)
+    return f"{CLIPPING}: {moved.total()} of {total} were moved{f' ({by})' if by else ''}."
 
-    model: str
-    method: str
-    cells: int
-    is_loss: tuple[float | None, float | None]
-    log_mse: tuple[float | None, float | None]
+
+def zeros_note(scored: Sequence[Scored]) -> str:
+    """What a loss without a fit leaves out, in one sentence."""
+    asked = [cell.score for cell in scored if cell.method != CONSTANT]
+    zeros, total = sum(score.zeros for score in asked), sum(score.targets for score in asked)
+    return (
+        f"A loss without a fit leaves out the estimates of zero, {zeros} of {total}; beside it, "
+        "each of them costs what the best constant loses on its target."
+    )
 
 
-def averages(records: Sequence[dict[str, Any]]) -> list[Average]:
-    """Over the inputs, in the order of the records."""
-    pairs = list(dict.fromkeys((r["model"], r["method"]) for r in records))
-    found = []
-    for model, method in pairs:
-        own = [r for r in records if (r["model"], r["method"]) == (model, method)]
-        losses = (average(r[name] for r in own) for name in ("is_loss", "log_mse"))
-        found.append(Average(model, method, len(own), *losses))
-    return found
+def missing_methods(run: Run) -> str:
+    """A sentence on the methods of a run that are not installed here; empty if all are."""
+    found = {row.estimate.method for row in run.rows if row.estimate} - {*METHODS}
+    names = ", ".join(sorted(found))
+    return f"Not installed here, so fitted by a·x^c + b: {names}." if found else ""
 
 
 def _truth(targets: Sequence[Target]) -> tuple[Any, Any]:
@@ -117,8 +163,3 @@ def _truth(targets: Sequence[Target]) -> tuple[Any, Any]:
         np.array([target.probability for target in targets], dtype=np.float64),
         np.array([target.standard_error for target in targets], dtype=np.float64),
     )
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no word for infinity."""
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.study.fits import fit
+from longshot.study.fits import FORMS, fit
+from longshot.study.scores import form_of
 from longshot.study.store import Row, Target, Tuned
 
 DEFAULT = 1.0
@@ -33,9 +34,10 @@ def pick_temperature(
 def sweep_loss(rows: Sequence[Row], truth: dict[int, float], temperature: float) -> float:
     """What the estimates at one temperature lose after a fit to them all."""
     found = [
-        (row.estimate.log_probability, np.log(truth[row.key.token]))
+        (row.estimate, truth[row.key.token])
         for row in rows
         if row.key.temperature == temperature and row.estimate and row.key.token in truth
     ]
-    log_x, log_p = np.array(found).T
-    return fit("power", log_x[:, None], log_p, "itakura_saito").in_sample
+    estimates, p = zip(*found, strict=True)
+    form = form_of(estimates[0].method)
+    return fit(form, FORMS[form].features(estimates), np.log(p), "itakura_saito").in_sample

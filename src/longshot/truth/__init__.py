@@ -1,17 +1,15 @@
 """Ground truth: the probability of every token, with its standard error."""
 
-from longshot.truth.result import NoiseFloor, Targets, Truth, noise_floor, pick_targets
-from longshot.truth.shards import Cell, Runner, run_span
-from longshot.truth.store import CellName, Store
+from longshot.truth.result import NoiseFloor, PickedTargets, Truth, noise_floor, pick_targets
+from longshot.truth.shards import ShardRunner, run_span
+from longshot.truth.store import Store
 from longshot.truth.tables import load_truth
 
 __all__ = [
-    "Cell",
-    "CellName",
     "NoiseFloor",
-    "Runner",
+    "PickedTargets",
+    "ShardRunner",
     "Store",
-    "Targets",
     "Truth",
     "load_truth",
     "noise_floor",

@@ -9,23 +9,17 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
 
 from longshot.errors import LongshotError
+from longshot.estimate import Cell
 from longshot.truth.result import Truth
-from longshot.truth.shards import SHARD_LEAVES, Cell, Runner
-from longshot.truth.store import CellName, Store
-from longshot.truth.tables import cell_name
+from longshot.truth.sampling import sampler
+from longshot.truth.shards import SHARD_LEAVES, ShardRunner, units_per_shard
+from longshot.truth.store import Store
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally
-
-
-@runtime_checkable
-class Engine(Protocol):
-    """Anything that maps a function over items and yields results as they finish."""
-
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]: ...
+from longshot.work import Engine
 
 
 @dataclass(frozen=True)
@@ -54,13 +48,13 @@ class Goal:
             raise LongshotError(f"No probability lies between {self.low} and {self.high}.")
 
 
-class Growing:
-    """One cell's truth while it is being made."""
+class CellInProgress:
+    """One cell's truth of one kind while it is being made."""
 
     def __init__(self, cell: Cell, stored: Sequence[Shard], kind: Kind, seed: int, size: int):
-        self.name: CellName = cell_name(cell.model, cell.inputs)
+        self.key = cell.key
         self.kind, self.seed, self.size = kind, seed, size
-        self.leaves_per_unit = cell.sampler(kind).leaves_per_unit
+        self.leaves_per_unit = sampler(cell, kind).leaves_per_unit
         self.spans: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
         self.leaves = [0, 0]  # of each half, those in hand included
         self.tallies = [Tally.empty(cell.model.vocab_size)] * 2
@@ -74,19 +68,18 @@ class Growing:
 
     @property
     def truth(self) -> Truth:
-        return Truth(self.name, self.kind, self.tallies[0] + self.tallies[1])
+        return Truth(self.key, {self.kind: self.tallies[0] + self.tallies[1]})
 
     def next_span(self) -> Span:
         """The first gap of the shorter half, at most `size` units of it; now in hand."""
         half = 0 if self.leaves[0] <= self.leaves[1] else 1
-        taken, start = sorted(self.spans[half]), 0
-        stop = start + self.size
-        for begin, end in taken:
+        start, limit = 0, math.inf
+        for begin, end in sorted(self.spans[half]):
             if start < begin:
-                stop = min(start + self.size, begin)
+                limit = begin
                 break
             start = max(start, end)
-            stop = start + self.size
+        stop = int(min(start + self.size, limit))
         self.spans[half].append((start, stop))
         self.leaves[half] += (stop - start) * self.leaves_per_unit
         return Span(Stream(self.kind, self.seed, half), start, stop)
@@ -118,11 +111,11 @@ def median_error(truth: Truth, low: float, high: float) -> float | None:
 
 
 @dataclass
-class Progress:
+class TruthStatus:
     """How far all cells together are; handed to the callback after each shard."""
 
     goal: Goal
-    growing: list[Growing]
+    cells: list[CellInProgress]
     started: float = field(default_factory=time.monotonic)
     leaves: int = 0
     """Of this run."""
@@ -134,7 +127,7 @@ class Progress:
     @property
     def share(self) -> float:
         """Of the whole work, from 0 to 1."""
-        share = sum(cell.share(self.goal) for cell in self.growing) / len(self.growing)
+        share = sum(cell.share(self.goal) for cell in self.cells) / len(self.cells)
         if self.goal.minutes is not None:
             share = max(share, self.seconds / 60 / self.goal.minutes)
         return min(share, 1.0)
@@ -148,11 +141,7 @@ class Progress:
     def in_range(self) -> int:
         """Tokens seen in the range of interest, over all cells."""
         goal = self.goal
-        return sum(int(c.truth.between(goal.low, goal.high).sum()) for c in self.growing)
-
-    @property
-    def is_over(self) -> bool:
-        return self.share >= 1
+        return sum(int(c.truth.between(goal.low, goal.high).sum()) for c in self.cells)
 
 
 def make_truth(
@@ -164,35 +153,31 @@ def make_truth(
     kind: Kind = "conditional",
     seed: int = 0,
     shard_leaves: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Progress:
+    on_progress: Callable[[TruthStatus], None] = lambda status: None,
+) -> TruthStatus:
     """Fill the store until every cell has reached the goal or the time is up."""
     if shard_leaves is None and goal.leaves is not None:  # a small goal needs no large shard
         shard_leaves = min(SHARD_LEAVES[kind], math.ceil(goal.leaves / 2))
     growing = [
-        Growing(
-            cell,
-            store.shards(cell_name(cell.model, cell.inputs)),
-            kind,
-            seed,
-            cell.units_per_shard(kind, shard_leaves),
+        CellInProgress(
+            cell, store.shards(cell.key), kind, seed, units_per_shard(cell, kind, shard_leaves)
         )
         for cell in cells
     ]
-    progress = Progress(goal, growing)
+    status = TruthStatus(goal, growing)
 
     def tasks() -> Iterator[tuple[int, Span]]:
-        while not progress.is_over:
+        while status.share < 1:
             number = min(range(len(cells)), key=lambda i: growing[i].order(goal))
             yield number, growing[number].next_span()
 
-    on_progress(progress)
-    for number, shard in engine.map(Runner(tuple(cells)), tasks()):
-        store.add(growing[number].name, shard)
+    on_progress(status)
+    for number, shard in engine.map(ShardRunner(tuple(cells)), tasks()):
+        store.add(growing[number].key, shard)
         growing[number].finish(shard)
-        progress.leaves += shard.tally.leaves
-        on_progress(progress)
-    return progress
+        status.leaves += shard.tally.leaves
+        on_progress(status)
+    return status
 
 
 def parse_count(text: str) -> int:

@@ -17,29 +17,15 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, first_line
+from longshot.estimate import CellKey
 from longshot.truth.sampling import UNIT
-from longshot.truth.store import CellName
 from longshot.truth.tally import Shard, Span, Stream, Tally
 
 BUCKET = "https://storage.googleapis.com/arc-ml-public/lpe/ground-truth"
 THEIR_NAMES = {"colon": "indent", "if": "ifelse"}
 OUR_NAMES = {theirs: ours for ours, theirs in THEIR_NAMES.items()}
 FOREIGN = -1  # the seed of samples that were not drawn here
-
-
-def download_paper(model: str, inputs: str, folder: Path) -> Path:
-    """Fetch one file of the authors' public bucket."""
-    name = f"frequencies32-{THEIR_NAMES.get(inputs, inputs)}.pt"
-    url = f"{BUCKET}/{model}/{name}"
-    try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            data = answer.read()
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise LongshotError(f"{url} could not be fetched: {error}.") from error
-    path = folder / name
-    path.write_bytes(data)
-    return path
 
 
 def paper_inputs(path: Path) -> tuple[str, int]:
@@ -60,8 +46,9 @@ def read_paper(path: Path) -> Int64[Tensor, " vocab"]:
     except FileNotFoundError:
         raise LongshotError(f"There is no file {path}.") from None
     except Exception as error:  # a damaged file can raise almost anything
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise LongshotError(f"{path} cannot be read as tensors alone: {reason}") from error
+        raise LongshotError(
+            f"{path} cannot be read as tensors alone: {first_line(error)}"
+        ) from error
     whole = (torch.int64, torch.int32, torch.int16, torch.uint8)
     if not isinstance(counts, Tensor) or counts.ndim != 1 or counts.dtype not in whole:
         raise LongshotError(f"{path} must hold one integer for each token.")
@@ -75,7 +62,7 @@ def read_paper(path: Path) -> Int64[Tensor, " vocab"]:
     return counts
 
 
-def import_paper(path: Path, cell: CellName) -> list[Shard]:
+def import_paper(path: Path, cell: CellKey) -> list[Shard]:
     """The paper's counts as two shards, each sample put into a half by a fair coin."""
     inputs, _ = paper_inputs(path)
     if inputs != cell.inputs:
@@ -95,7 +82,15 @@ def import_paper(path: Path, cell: CellName) -> list[Shard]:
     return shards
 
 
-def import_from_bucket(model: str, cell: CellName) -> list[Shard]:
-    """The same, straight from the authors' bucket."""
+def import_from_bucket(model: str, cell: CellKey) -> list[Shard]:
+    """The same, straight from the authors' public bucket."""
+    name = f"frequencies32-{THEIR_NAMES.get(cell.inputs, cell.inputs)}.pt"
+    url = f"{BUCKET}/{model}/{name}"
     with tempfile.TemporaryDirectory() as folder:
-        return import_paper(download_paper(model, cell.inputs, Path(folder)), cell)
+        path = Path(folder) / name
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                path.write_bytes(answer.read())
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            raise LongshotError(f"{url} could not be fetched: {error}.") from error
+        return import_paper(path, cell)

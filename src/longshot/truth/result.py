@@ -1,8 +1,27 @@
-"""The truth of one cell: every token's probability with its standard error, in two halves."""
+"""The truth of one cell: every token's probability with its standard error, in two halves.
+
+Samples of one kind give their mean and the spread between them. Kinds combine by their precision,
+token by token. With m the probability that a token wins given a sample (0 or 1 for a whole input),
+
+    ρ_k = Σm²/Σm,   w_k = n_k/ρ_k,   p̂ = Σ_k w_k·p̂_k / Σ_k w_k.
+
+For a rare token the variance of kind k is p·ρ_k/n_k, so w_k is its precision but for the p that all
+share: one sample is worth 1/ρ_k whole inputs, and at least one, since m ≤ 1. ρ_k is trusted as far
+as it was seen: with the sightings of N = (Σm)²/Σm² equal samples it enters as ρ_k^(N/(N+1)). So a
+kind that never saw the token takes part with its n_k samples as so many inputs without a hit, not
+with a variance of zero. The standard error is that of the same weights,
+
+    Var p̂ = Σ_k w_k²·p̂·(ρ_k − p̂)/n_k / (Σ_k w_k)²,
+
+with the common p̂, so that a kind that happened to see little does not look certain. Weights that
+did not depend on the samples would leave p̂ unbiased; these lean to a kind that saw the token. Where
+both kinds are equally precise that is +3% of p at 4 sightings, when the error is 38%, and +0.2% at
+20 (tests/truth/test_kinds.py). Of one kind alone p̂ is the plain mean.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,8 +31,8 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from longshot.errors import LongshotError
+from longshot.estimate import CellKey
 from longshot.numerics import derived_generator
-from longshot.truth.store import CellName
 from longshot.truth.tally import Kind, Shard, Tally
 
 RELATIVE_ERROR = 0.25  # the largest at which a token may be chosen as a target, unless told
@@ -21,51 +40,79 @@ RELATIVE_ERROR = 0.25  # the largest at which a token may be chosen as a target,
 
 @dataclass(frozen=True)
 class Truth:
-    """Probabilities of all tokens from one set of samples."""
+    """Probabilities of all tokens from one set of samples, which may be of several kinds."""
 
-    cell: CellName
-    kind: Kind
-    tally: Tally
+    cell: CellKey
+    tallies: Mapping[Kind, Tally]
     halves: tuple[Truth, ...] = ()
     """The two independent halves that it is the sum of; a half has none."""
 
     @classmethod
-    def from_shards(cls, cell: CellName, shards: Sequence[Shard]) -> Truth:
-        """All shards of one kind together; of the conditional kind, if there are any."""
-        kinds = {shard.span.stream.kind for shard in shards}
-        kind: Kind = "conditional" if "conditional" in kinds else "brute"
-        halves = []
-        for half in (0, 1):
-            tally = Tally.empty(cell.vocab_size)
-            for shard in shards:
-                if shard.span.stream.kind == kind and shard.span.stream.half == half:
-                    tally += shard.tally
-            halves.append(cls(cell, kind, tally))
-        return cls(cell, kind, halves[0].tally + halves[1].tally, tuple(halves))
+    def from_shards(cls, cell: CellKey, shards: Sequence[Shard]) -> Truth:
+        """All shards together."""
+        sums: list[dict[Kind, Tally]] = [{}, {}, {}]  # of the halves, and of both
+        for span, tally in ((shard.span, shard.tally) for shard in shards):
+            for half in (span.stream.half, 2):
+                before = sums[half].get(span.stream.kind, Tally.empty(cell.vocab_size))
+                sums[half][span.stream.kind] = before + tally
+        return cls(cell, sums[2], (cls(cell, sums[0]), cls(cell, sums[1])))
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{kind}, {tally.leaves} leaves of {tally.samples} samples"
+            for kind, tally in sorted(self.tallies.items())
+        )
 
     @property
-    def samples(self) -> int:
-        """Independent samples: inputs of `brute`, prefixes of `conditional`."""
-        return self.tally.samples
+    def samples(self) -> dict[Kind, int]:
+        """Independent samples of each kind: inputs of `brute`, prefixes of `conditional`."""
+        return {kind: tally.samples for kind, tally in self.tallies.items()}
 
     @property
     def leaves(self) -> int:
-        """Inputs whose argmax was taken."""
-        return self.tally.leaves
+        """Inputs whose argmax was taken, of all kinds."""
+        return sum(tally.leaves for tally in self.tallies.values())
+
+    @cached_property
+    def _kinds(self) -> tuple[Float64[Tensor, "kind one"], Float64[Tensor, "sum kind vocab"]]:
+        """Samples of each kind that has any, and their Σm and Σm²."""
+        kinds = [t for t in self.tallies.values() if t.samples] or [
+            Tally.empty(self.cell.vocab_size)
+        ]
+        samples = torch.tensor([[float(tally.samples)] for tally in kinds], dtype=torch.float64)
+        return samples, torch.stack([torch.stack((t.total, t.squares)) for t in kinds], 1)
+
+    @cached_property
+    def _mass(self) -> Float64[Tensor, "kind vocab"]:
+        """ρ of each kind as far as it is trusted; one kind alone needs no weights."""
+        samples, (total, squares) = self._kinds
+        if len(samples) == 1:
+            return torch.ones_like(total)
+        mass = (squares / total).masked_fill(total == 0, 1.0)
+        sightings = total / mass
+        trusted: Tensor = mass ** (sightings / (sightings + 1))
+        return trusted
 
     @cached_property
     def probability(self) -> Float64[Tensor, " vocab"]:
         """The share of the samples; 0 for a token that was never seen."""
-        return self.tally.total / max(self.samples, 1)
+        samples, (total, _) = self._kinds
+        weights = samples.clamp(min=1) / self._mass
+        mean: Tensor = (total / self._mass).sum(0) / weights.sum(0)
+        return mean
 
     @cached_property
     def standard_error(self) -> Float64[Tensor, " vocab"]:
         """From the spread between samples; infinite for a token that was never seen."""
-        n = self.samples
-        if n < 2:
-            return torch.full_like(self.probability, torch.inf)
-        variance = (self.tally.squares / n - self.probability.square()).clamp(min=0) / (n - 1)
-        return variance.sqrt().masked_fill(self.probability == 0, torch.inf)
+        (samples, (_, squares)), mass, p = self._kinds, self._mass, self.probability
+        if len(samples) == 1:
+            n = int(samples)
+            variance = (squares[0] / max(n, 1) - p.square()).clamp(min=0) / max(n - 1, 0)
+        else:
+            spread = samples * p * (mass - p).clamp(min=0) / mass.square()
+            variance = spread.sum(0) / (samples / mass).sum(0).square()
+        error: Tensor = variance.sqrt().masked_fill(p == 0, torch.inf)
+        return error
 
     @cached_property
     def relative_error(self) -> Float64[Tensor, " vocab"]:
@@ -93,7 +140,7 @@ def noise_floor(truth: Truth, tokens: Sequence[int] | Tensor) -> NoiseFloor:
 
 
 @dataclass(frozen=True)
-class Targets:
+class PickedTargets:
     """Tokens chosen on one half of a truth, and the half that judges them."""
 
     tokens: tuple[int, ...]
@@ -113,16 +160,18 @@ def pick_targets(
     count: int,
     seed: int = 0,
     relative_error: float = RELATIVE_ERROR,
-) -> Targets:
+) -> PickedTargets:
     """At most `count` tokens with a probability in the range, known to within `relative_error`.
 
     They are chosen on half A and judged on half B: choosing and judging on the same noise would
     flatter the lucky. All that qualify are taken if there are no more than `count`.
     """
-    if len(truth.halves) != 2 or not all(half.samples for half in truth.halves):
+    if len(truth.halves) != 2 or not all(half.leaves for half in truth.halves):
         raise LongshotError(
             f"The truth of {truth.cell} has no two halves to choose and to judge targets on."
         )
+    if count < 1:
+        raise LongshotError(f"At least one target must be asked for, not {count}.")
     if not 0 <= low <= high:
         raise LongshotError(f"No probability lies between {low} and {high}.")
     chooser, judge = truth.halves
@@ -130,4 +179,4 @@ def pick_targets(
     tokens: Int64[Tensor, " n"] = fits.nonzero()[:, 0]
     generator = derived_generator(seed, *truth.cell, "targets")
     chosen = tokens[torch.randperm(len(tokens), generator=generator)[:count]]
-    return Targets(tuple(sorted(chosen.tolist())), len(tokens), judge)
+    return PickedTargets(tuple(sorted(chosen.tolist())), len(tokens), judge)

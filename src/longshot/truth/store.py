@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from longshot.database import Database
 from longshot.errors import LongshotError
+from longshot.estimate import CellKey
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally
 
 SCHEMA = {
@@ -28,20 +28,11 @@ SCHEMA = {
 }
 
 
-class CellName(NamedTuple):
-    """A model and inputs as a store or a table names them."""
-
-    model: str
-    model_fingerprint: str
-    inputs: str
-    inputs_fingerprint: str
-    vocab_size: int
-
-    def __str__(self) -> str:
-        return f"{self.model} on {self.inputs}"
+CELL = ", ".join(CellKey._fields)
+SPAN = "kind, seed, half, start, stop"
 
 
-def same_cell(asked: CellName, found: CellName, where: Path) -> None:
+def same_cell(asked: CellKey, found: CellKey, where: Path) -> None:
     """Refuse truth that was made for other weights or other frequencies."""
     for kind, ours, theirs in (
         (f"model {asked.model}", asked.model_fingerprint, found.model_fingerprint),
@@ -63,33 +54,25 @@ class Store(Database):
     version = 1
     schema = SCHEMA
 
-    def cells(self) -> list[CellName]:
+    def cells(self) -> list[CellKey]:
         """Every cell that has a shard, in the order of the first."""
-        query = (
-            "SELECT model, model_fingerprint, inputs, inputs_fingerprint, vocab_size FROM cells "
-            "WHERE id IN (SELECT cell FROM shards) ORDER BY id"
-        )
-        with self._guard():
-            return [CellName(*row) for row in self._connection.execute(query)]
+        query = f"SELECT {CELL} FROM cells WHERE id IN (SELECT cell FROM shards) ORDER BY id"
+        return [CellKey(*row) for row in self._all(query)]
 
-    def spans(self, cell: CellName) -> list[Span]:
+    def spans(self, cell: CellKey) -> list[Span]:
         """What of a cell is done."""
-        query = (
-            "SELECT kind, seed, half, start, stop FROM shards WHERE cell = ? "
-            "ORDER BY kind, seed, half, start"
-        )
-        with self._guard():
-            rows = self._connection.execute(query, (self._find(cell),)).fetchall()
+        query = f"SELECT {SPAN} FROM shards WHERE cell = ? ORDER BY {SPAN}"
+        rows = self._all(query, self._find(cell))
         return [Span(Stream(kind, seed, half), *ends) for kind, seed, half, *ends in rows]
 
-    def shards(self, cell: CellName) -> list[Shard]:
+    def shards(self, cell: CellKey) -> list[Shard]:
         """A cell's shards in the order of their spans, whatever the order they came in."""
         query = (
-            "SELECT kind, seed, half, start, stop, samples, leaves, near_ties, sums FROM shards "
-            "WHERE cell = ? ORDER BY kind, seed, half, start"
+            f"SELECT {SPAN}, samples, leaves, near_ties, sums FROM shards WHERE cell = ? "
+            f"ORDER BY {SPAN}"
         )
+        rows = self._all(query, self._find(cell))
         with self._guard():
-            rows = self._connection.execute(query, (self._find(cell),)).fetchall()
             return [
                 Shard(
                     Span(Stream(kind, seed, half), start, stop),
@@ -98,10 +81,10 @@ class Store(Database):
                 for kind, seed, half, start, stop, *numbers, sums in rows
             ]
 
-    def add(self, cell: CellName, shard: Shard) -> None:
+    def add(self, cell: CellKey, shard: Shard) -> None:
         """Commit one shard, or refuse it and change nothing."""
         with self._transaction():
-            self._insert(cell, shard)
+            self._add(cell, shard)
 
     def merge(self, other: Store) -> tuple[int, int]:
         """Take over another store's shards, all or none: how many, and how many were here."""
@@ -113,24 +96,20 @@ class Store(Database):
                     if shard.span in here:
                         known += 1
                     else:
-                        self._insert(cell, shard)
+                        self._add(cell, shard)
                         added += 1
         return added, known
 
-    def _insert(self, cell: CellName, shard: Shard) -> None:
-        number = self._find(cell)
-        if number is None:
-            query = (
-                "INSERT INTO cells (model, model_fingerprint, inputs, inputs_fingerprint, "
-                "vocab_size) VALUES (?, ?, ?, ?, ?) RETURNING id"
-            )
-            (number,) = self._connection.execute(query, cell).fetchone()
+    def _add(self, cell: CellKey, shard: Shard) -> None:
+        if self._find(cell) is None:
+            self._insert("cells", (None, *cell))
         (kind, seed, half), start, stop = shard.span
-        overlap = self._connection.execute(
-            "SELECT start, stop FROM shards WHERE cell = ? AND kind = ? AND seed = ? AND half = ? "
+        stream = (self._find(cell), kind, seed, half)
+        overlap = self._one(
+            "SELECT start, stop FROM shards WHERE (cell, kind, seed, half) = (?, ?, ?, ?) "
             "AND start < ? AND stop > ?",
-            (number, kind, seed, half, stop, start),
-        ).fetchone()
+            *(*stream, stop, start),
+        )
         if overlap:
             raise LongshotError(
                 f"{self.path} already holds units {overlap[0]}–{overlap[1]} of {cell}; "
@@ -138,43 +117,31 @@ class Store(Database):
             )
         tally = shard.tally
         numbers = (start, stop, tally.samples, tally.leaves, tally.near_ties)
-        self._connection.execute(
-            "INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, kind, seed, half, *numbers, _packed(tally, kind)),
-        )
+        self._insert("shards", (*stream, *numbers, _packed(tally, kind)))
 
-    def _find(self, cell: CellName) -> int | None:
-        row = self._connection.execute(
-            "SELECT id, model, model_fingerprint, inputs, inputs_fingerprint, vocab_size "
-            "FROM cells WHERE model = ? AND inputs = ?",
-            (cell.model, cell.inputs),
-        ).fetchone()
+    def _find(self, cell: CellKey) -> int | None:
+        query = f"SELECT id, {CELL} FROM cells WHERE model = ? AND inputs = ?"
+        row = self._one(query, cell.model, cell.inputs)
         if row is None:
             return None
-        same_cell(cell, CellName(*row[1:]), self.path)
+        same_cell(cell, CellKey(*row[1:]), self.path)
         return int(row[0])
 
 
 def _packed(tally: Tally, kind: Kind) -> bytes:
-    """The sums of the tokens that were seen, compressed; plain samples need no squares."""
-    tokens = tally.total.nonzero()[:, 0]
-    parts = [tokens.numpy().astype("<u4"), tally.total[tokens].numpy().astype("<f8")]
-    if kind == "conditional":
-        parts.append(tally.squares[tokens].numpy().astype("<f8"))
+    """The sums of the tokens that were seen, compressed."""
+    tokens, sums = tally.sparse(kind)
+    parts = [tokens.numpy().astype("<u4"), *(each.numpy().astype("<f8") for each in sums)]
     return zlib.compress(b"".join(part.tobytes() for part in parts))
 
 
-def _unpacked(
-    sums: bytes, kind: Kind, vocab_size: int, samples: int, leaves: int, near_ties: int
-) -> Tally:
-    raw, rows = zlib.decompress(sums), 2 if kind == "conditional" else 1
+def _unpacked(packed: bytes, kind: Kind, vocab_size: int, *numbers: int) -> Tally:
+    raw, rows = zlib.decompress(packed), 1 if kind == "brute" else 2
     count, rest = divmod(len(raw), 4 + 8 * rows)
     if rest:
         raise ValueError("a shard's sums are cut short")
     tokens = torch.from_numpy(np.frombuffer(raw, "<u4", count).astype(np.int64))
     if count and int(tokens.max()) >= vocab_size:
         raise ValueError("a shard's sums are damaged")
-    values = np.frombuffer(raw[4 * count :], "<f8").astype(np.float64).reshape(rows, count)
-    dense = torch.zeros(rows, vocab_size, dtype=torch.float64)
-    dense[:, tokens] = torch.from_numpy(values)
-    return Tally(samples, leaves, near_ties, dense[0], dense[-1])
+    sums = np.frombuffer(raw[4 * count :], "<f8").astype(np.float64).reshape(rows, count)
+    return Tally.from_sparse(vocab_size, tokens, list(torch.from_numpy(sums)), *numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from longshot.truth.make import median_error
 from longshot.truth.result import Truth, pick_targets
 from longshot.truth.store import Store
 from longshot.truth.tables import read_table
+from longshot.truth.tally import Kind
 
 TARGETS = 64
 
@@ -22,9 +23,8 @@ class Summary:
 
     model: str
     inputs: str
-    kind: str
     leaves: int
-    samples: int
+    samples: dict[Kind, int]
     near_ties: int
     seen: int
     in_range: int
@@ -39,16 +39,15 @@ class Summary:
 def summarise(truth: Truth, low: float, high: float) -> Summary:
     """The numbers of one truth over a range of probabilities."""
     targets = None
-    if all(half.samples for half in truth.halves):
+    if all(half.leaves for half in truth.halves):
         targets = pick_targets(truth, low, high, TARGETS)
     floor = targets.noise_floor.itakura_saito if targets and targets.tokens else math.inf
     return Summary(
         model=truth.cell.model,
         inputs=truth.cell.inputs,
-        kind=truth.kind,
         leaves=truth.leaves,
         samples=truth.samples,
-        near_ties=truth.tally.near_ties,
+        near_ties=sum(tally.near_ties for tally in truth.tallies.values()),
         seen=int((truth.probability > 0).sum()),
         in_range=int(truth.between(low, high).sum()),
         median_error=median_error(truth, low, high),
@@ -91,13 +90,20 @@ def row(summary: Summary) -> tuple[str, ...]:
         summary.model,
         summary.inputs,
         f"{summary.leaves:,}",
-        f"{summary.samples:,}" if summary.kind == "conditional" else "plain",
+        _samples(summary.samples),
         str(summary.seen),
         str(summary.in_range),
         "–" if summary.median_error is None else f"{summary.median_error:.2f}",
         str(summary.qualified),
         "–" if summary.noise_floor is None else f"{summary.noise_floor:.4f}",
     )
+
+
+def _samples(samples: Mapping[Kind, int]) -> str:
+    """How many prefixes there are, and how many plain inputs where there are both."""
+    plain = f"{samples['brute']:,} plain" if len(samples) > 1 else "plain"
+    words = {"brute": plain, "conditional": f"{samples.get('conditional', 0):,}"}
+    return " + ".join(words[kind] for kind in samples)
 
 
 def markdown(summaries: Sequence[Summary]) -> str:

@@ -19,14 +19,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from longshot.errors import LongshotError
-from longshot.inputs import ProductInputs, load_inputs
+from longshot.estimate import Cell, CellKey
+from longshot.inputs import CATALOGUE, Inputs, load_inputs
 from longshot.models import Model, load_model
 from longshot.truth.result import Truth
-from longshot.truth.store import CellName, Store, same_cell
+from longshot.truth.store import Store, same_cell
 from longshot.truth.tally import KINDS, Shard, Span, Stream, Tally, joined
 
 SHIPPED = Path(__file__).parent / "tables"
 VERSION = "1"
+SUMS = ("total", "squares")  # the second of conditional samples only
+NUMBERS = ("samples", "leaves", "near_ties")
 
 
 def default_store() -> Path:
@@ -35,22 +38,15 @@ def default_store() -> Path:
     return Path(root).expanduser() / "longshot" / "truth.sqlite"
 
 
-def cell_name(model: Model, inputs: ProductInputs) -> CellName:
-    """How stores and tables name a model and its inputs."""
-    return CellName(
-        model.name, model.fingerprint, inputs.name, inputs.fingerprint, model.vocab_size
-    )
-
-
-def table_path(cell: CellName, folder: Path | None = None) -> Path:
+def table_path(cell: CellKey, folder: Path | None = None) -> Path:
     """The file of a cell's table, among the shipped ones by default."""
     return (folder or SHIPPED) / f"{cell.model}-{cell.inputs}.safetensors"
 
 
 def load_truth(
     model: str | Path | Model,
-    inputs: str | Path | ProductInputs,
-    source: Path | None = None,
+    inputs: str | Path | Inputs,
+    source: str | Path | None = None,
     *,
     asked: tuple[str, str] | None = None,
 ) -> Truth:
@@ -60,12 +56,13 @@ def load_truth(
     fills; `source` names another table or store. `asked` is what the command line calls the two,
     where they are given as objects.
     """
-    names = asked or tuple(x if isinstance(x, str | Path) else x.name for x in (model, inputs))
+    names = asked or (
+        model if isinstance(model, str | Path) else model.name,
+        inputs if isinstance(inputs, str | Path) else _catalogued(inputs.name),
+    )
     model = load_model(model)
-    if not isinstance(inputs, ProductInputs):
-        inputs = load_inputs(inputs, model)
-    cell = cell_name(model, inputs)
-    for path in [source] if source else [table_path(cell), default_store()]:
+    cell = Cell(model, load_inputs(inputs, model)).key
+    for path in [Path(source)] if source else [table_path(cell), default_store()]:
         if path.is_file():
             shards = _shards_at(path, cell)
             if shards:
@@ -80,7 +77,12 @@ def load_truth(
     )
 
 
-def _shards_at(path: Path, cell: CellName) -> list[Shard]:
+def _catalogued(name: str) -> str:
+    """What the command line takes for inputs of this name: of a template it wants the file."""
+    return name if name in CATALOGUE else "FILE.toml"
+
+
+def _shards_at(path: Path, cell: CellKey) -> list[Shard]:
     if path.suffix == ".safetensors":
         found, shards = read_table(path)
         same_cell(cell, found, path)
@@ -89,7 +91,7 @@ def _shards_at(path: Path, cell: CellName) -> list[Shard]:
         return store.shards(cell)
 
 
-def making_command(cell: CellName, shards: Sequence[Shard]) -> str:
+def making_command(cell: CellKey, shards: Sequence[Shard]) -> str:
     """The command, or one for each seed, that makes these shards again."""
     leaves: dict[tuple[str, int], int] = {}
     for (kind, seed, _), tally in ((shard.span.stream, shard.tally) for shard in shards):
@@ -101,19 +103,17 @@ def making_command(cell: CellName, shards: Sequence[Shard]) -> str:
     )
 
 
-def write_table(path: Path, cell: CellName, shards: Sequence[Shard], command: str) -> None:
+def write_table(path: Path, cell: CellKey, shards: Sequence[Shard], command: str) -> None:
     """A table of all the shards, whole or not at all."""
     pieces = joined(shards)
     tensors: dict[str, Tensor] = {}
     described: list[dict[str, Any]] = []
     index = torch.uint16 if cell.vocab_size <= 2**16 else torch.int32
     for i, (span, tally) in enumerate((piece.span, piece.tally) for piece in pieces):
-        tokens = tally.total.nonzero()[:, 0]
+        tokens, sums = tally.sparse(span.stream.kind)
         tensors[f"{i}.tokens"] = tokens.to(index)
-        tensors[f"{i}.total"] = tally.total[tokens]
-        if span.stream.kind == "conditional":
-            tensors[f"{i}.squares"] = tally.squares[tokens]
-        numbers = {name: getattr(tally, name) for name in ("samples", "leaves", "near_ties")}
+        tensors |= {f"{i}.{name}": each for name, each in zip(SUMS, sums, strict=False)}
+        numbers = {name: getattr(tally, name) for name in NUMBERS}
         described.append(
             {**span.stream._asdict(), "start": span.start, "stop": span.stop, **numbers}
         )
@@ -133,7 +133,7 @@ def write_table(path: Path, cell: CellName, shards: Sequence[Shard], command: st
         raise LongshotError(f"The table {path} cannot be written: {error}.") from error
 
 
-def read_table(path: Path) -> tuple[CellName, list[Shard]]:
+def read_table(path: Path) -> tuple[CellKey, list[Shard]]:
     """The cell and the shards of a table."""
     try:
         with safe_open(path, "pt") as file:
@@ -144,23 +144,19 @@ def read_table(path: Path) -> tuple[CellName, list[Shard]]:
     if metadata.get("longshot_truth") != VERSION:
         raise LongshotError(f"{path} is no table of truth that this longshot can read.")
     try:
-        fields = {name: metadata[name] for name in CellName._fields}
-        cell = CellName(**{**fields, "vocab_size": int(fields["vocab_size"])})
+        fields = {name: metadata[name] for name in CellKey._fields}
+        cell = CellKey(**{**fields, "vocab_size": int(fields["vocab_size"])})
         pieces = json.loads(metadata["pieces"])
         return cell, [_piece(tensors, i, cell, piece) for i, piece in enumerate(pieces)]
     except (KeyError, ValueError, TypeError, IndexError, RuntimeError) as error:
         raise LongshotError(f"{path} is a damaged table of truth: {error!r}.") from error
 
 
-def _piece(tensors: dict[str, Tensor], i: int, cell: CellName, piece: dict[str, Any]) -> Shard:
+def _piece(tensors: dict[str, Tensor], i: int, cell: CellKey, piece: dict[str, Any]) -> Shard:
     stream = Stream(piece["kind"], int(piece["seed"]), int(piece["half"]))
     if stream.kind not in KINDS or stream.half not in (0, 1):
         raise ValueError(f"unknown stream {stream}")
-    tokens = tensors[f"{i}.tokens"].long()
-    total = torch.zeros(cell.vocab_size, dtype=torch.float64)
-    squares = total.clone()
-    total[tokens] = tensors[f"{i}.total"]
-    squares[tokens] = tensors[f"{i}.squares" if stream.kind == "conditional" else f"{i}.total"]
-    samples, leaves, near_ties = (int(piece[name]) for name in ("samples", "leaves", "near_ties"))
+    sums = [tensors[f"{i}.{name}"] for name in SUMS[: 1 if stream.kind == "brute" else 2]]
+    tokens, numbers = tensors[f"{i}.tokens"].long(), (int(piece[name]) for name in NUMBERS)
     span = Span(stream, int(piece["start"]), int(piece["stop"]))
-    return Shard(span, Tally(samples, leaves, near_ties, total, squares))
+    return Shard(span, Tally.from_sparse(cell.vocab_size, tokens, sums, *numbers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -52,6 +52,22 @@ class Tally:
     def empty(cls, vocab_size: int) -> Tally:
         zero = torch.zeros(vocab_size, dtype=torch.float64)
         return cls(0, 0, 0, zero, zero)
+
+    @classmethod
+    def from_sparse(
+        cls, vocab_size: int, tokens: Tensor, sums: Sequence[Tensor], *numbers: int
+    ) -> Tally:
+        """The inverse of `sparse`; `numbers` are samples, leaves and near-ties."""
+        rows = torch.zeros(len(sums), vocab_size, dtype=torch.float64)
+        rows[:, tokens] = torch.stack(tuple(sums)).double()
+        samples, leaves, near_ties = numbers
+        return cls(samples, leaves, near_ties, rows[0], rows[-1])
+
+    def sparse(self, kind: Kind) -> tuple[Tensor, list[Tensor]]:
+        """The tokens that were seen and their sums, the squares only where they say more."""
+        tokens = self.total.nonzero()[:, 0]
+        sums = [self.total] if kind == "brute" else [self.total, self.squares]
+        return tokens, [each[tokens] for each in sums]
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(

@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshot.inputs.toml_lines import key_lines, line_of
+from longshot.toml import key_lines, line_of
 
 SOURCE = '''\
 # comment = 1

@@ -1,9 +1,15 @@
-"""On which line of a TOML file a key stands, which the parser does not tell."""
+"""TOML files whose mistakes are refused with a key and its line, which the parser does not tell."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from longshot.errors import LongshotError
 
 _LEXEME = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'  # multi-line strings first: their lines are no keys
@@ -20,6 +26,39 @@ _LEXEME = re.compile(
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 KeyPath = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """A file that was read; `where` names it in errors."""
+
+    source: str
+    where: str
+    parsed: dict[str, Any]
+
+    @classmethod
+    def parse(cls, source: str, where: str) -> TomlFile:
+        """A file from its text, or the parser's complaint, which has its line."""
+        source = source.replace("\r\n", "\n")
+        try:
+            return cls(source, where, tomllib.loads(source))
+        except (ValueError, RecursionError) as error:  # ValueError: also numbers out of range
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise LongshotError(f"{where} is not valid TOML: {reason}.") from error
+
+    def refuse(self, path: KeyPath, complaint: str) -> NoReturn:
+        """Raise a complaint about a key, with its line."""
+        stop = "" if complaint.endswith(("?", ".")) else "."
+        line = line_of(self.source, path)
+        raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")
+
+    @contextmanager
+    def errors_at(self, *path: str) -> Iterator[None]:
+        """Give a mistake that shows only when something is loaded its key and line."""
+        try:
+            yield
+        except LongshotError as error:
+            self.refuse(path, str(error))
 
 
 def key_lines(source: str) -> dict[KeyPath, int]:

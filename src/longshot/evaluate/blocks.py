@@ -1,0 +1,51 @@
+"""Rows through the model in blocks of one fixed shape.
+
+A row's numbers do not depend on its neighbours: to the last bit where widths are multiples of 16
+and heads of 4; odd products round by a row's place in memory.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from longshot.errors import LongshotError
+from longshot.evaluate.argmax import readout
+from longshot.models import Model, SizedNetwork, in_blocks
+
+BLOCK = 64  # rows of one model call: many enough for fast products, few enough for the cache
+GRAIN = 8  # the last block is filled up to a multiple of this: a few chains alone waste nothing
+
+
+def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Tensor, "rows width"]:
+    """The activation before the unembedding of each input, in blocks."""
+    out = torch.empty(len(tokens), model.width, dtype=readout(model).dtype, device=model.device)
+
+    def run(here: slice) -> None:
+        block = tokens[filled_up(here, model, tokens.shape[1])]
+        out[here] = model.network.activation(model.embed(block))[: here.stop - here.start]
+
+    with torch.no_grad():
+        in_blocks(model.network, len(tokens), tokens.shape[1], run, BLOCK)
+    refuse_non_finite(out.sum(1), tokens, model)
+    return out
+
+
+def filled_up(here: slice, model: Model, positions: int) -> slice | Int[Tensor, " filled"]:
+    """The rows of a slice, then a few times its first, up to a multiple of the grain."""
+    count, network = here.stop - here.start, model.network
+    if count % GRAIN == 0:
+        return here
+    fit = network.rows(positions) if isinstance(network, SizedNetwork) else GRAIN
+    missing = -count % min(GRAIN, fit)
+    rows = torch.arange(here.start, here.stop)
+    return torch.cat([rows, rows[:1].expand(missing)])
+
+
+def refuse_non_finite(values: Tensor, tokens: Tensor, model: Model) -> None:
+    """Name the first input for which the model gives no finite number."""
+    values = values.cpu()
+    if not values.isfinite().all():
+        worst = tokens[~values.isfinite()][0].tolist()
+        raise LongshotError(f"{model.name} gives numbers that are not finite on {worst}.")

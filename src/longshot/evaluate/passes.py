@@ -1,0 +1,161 @@
+"""One pass over inputs that go on with the same forced tokens: the only place with autograd.
+
+Where the network has a cache, the tokens with which every input begins are run once; gradients are
+of what follows them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from longshot.evaluate.argmax import readout
+from longshot.evaluate.blocks import BLOCK, GRAIN, filled_up, refuse_non_finite
+from longshot.evaluate.readers import LogitReader, TokenReader
+from longshot.inputs import Inputs, fixed_beginning
+from longshot.models import CachedNetwork, Memory, Model, SizedNetwork, in_blocks
+
+
+class Evaluation(NamedTuple):
+    """What one pass says of each input; the gradient only where asked for, NaN where not run."""
+
+    score: Float[Tensor, " rows"]
+    activation: Float[Tensor, "rows side_by_side"]
+    """The activations after each forced beginning, side by side."""
+    gradient: Float[Tensor, "rows position embedding"] | None
+
+
+class Spent(NamedTuple):
+    """Forward calls, backward calls and multiply-accumulates."""
+
+    forwards: int
+    backwards: int
+    macs: int
+
+
+class Known(NamedTuple):
+    """What a cached network remembers of some inputs; up to `start` it still holds."""
+
+    memory: Memory
+    start: int
+
+    def rows(self, chosen: slice | Tensor) -> Known:
+        """The same of some rows: a view of a slice, a copy of any others."""
+        return self._replace(memory=[layer[:, chosen] for layer in self.memory])
+
+
+class Beginning:
+    """Room for a block of inputs that all begin with the same tokens, which are run once."""
+
+    def __init__(self, network: CachedNetwork, embedded: Tensor, length: int) -> None:
+        self.length, start = length, embedded.shape[1]
+        fit = network.rows(length) if isinstance(network, SizedNetwork) else BLOCK
+        self.room = network.memory(min(BLOCK, fit), length)
+        if start:
+            network.resume(embedded, self.rows(1), 0)
+            for layer in self.room:
+                layer[:, 1:, :, :start] = layer[:, :1, :, :start]
+
+    def rows(self, count: int) -> Memory:
+        return [layer[:, :count] for layer in self.room]
+
+
+class Pass:
+    """Inputs that go on with the same forced tokens, read for what should come next."""
+
+    def __init__(
+        self,
+        model: Model,
+        forced: tuple[int, ...],
+        reader: TokenReader | LogitReader,
+        events: int,
+        inputs: Inputs | None,
+    ) -> None:
+        self.model, self.reader, self.readout = model, reader, readout(model)
+        self.forced = torch.tensor(forced, dtype=torch.int64)
+        self._cached = model.network if isinstance(model.network, CachedNetwork) else None
+        self.prefix = fixed_beginning(inputs if self._cached else None)
+        self._begun: Beginning | None = None
+        self._calls, self._backward, self._macs = torch.zeros(3, events, dtype=torch.int64)
+
+    def __call__(
+        self,
+        tokens: Int[Tensor, "rows position"],
+        owner: Int[Tensor, " rows"],
+        gradient: bool = False,
+        known: Known | None = None,
+    ) -> Evaluation:
+        """Score and activation of each input and, if asked, the gradient of its score."""
+        tokens = torch.cat([tokens, self.forced.expand(len(tokens), -1)], 1)
+        rows, free, device = len(tokens), tokens.shape[1] - len(self.forced), self.model.device
+        dtype = self.readout.dtype
+        score = torch.empty(rows, dtype=dtype)
+        v = torch.empty(rows, self.model.width, dtype=dtype, device=device)
+        since = self.prefix.shape[1] if known is None else known.start
+        slopes = None
+        if gradient:
+            shape = (rows, free, self.model.embedding.shape[1])
+            slopes = torch.empty(shape, dtype=dtype, device=device)
+            slopes[:, :since] = math.nan
+
+        def run(here: slice) -> None:
+            filled, count = filled_up(here, self.model, tokens.shape[1]), here.stop - here.start
+            block, owners = tokens[filled, since:], owner[filled]
+            with torch.set_grad_enabled(gradient):
+                embedded = self.model.embed(block).requires_grad_(gradient)
+                own = slice(here.start, here.start + len(block))
+                activation = self._activation(embedded, None if known is None else known.rows(own))
+            at = activation.detach().to(dtype)
+            values, direction = self.reader.read(at, owners)
+            if slopes is not None:
+                along = direction.to(activation.dtype)
+                (slope,) = torch.autograd.grad(activation, embedded, along)
+                slopes[here, since:] = slope[:count, : free - since]
+            score[here], v[here] = values[:count], at[:count]
+            self.reader.note(owner[here])
+
+        in_blocks(self.model.network, rows, tokens.shape[1], run, BLOCK)
+        self._count(owner, tokens.shape[1], since, gradient)
+        refuse_non_finite(score, tokens, self.model)
+        return Evaluation(score, v, slopes)
+
+    def cost(self, i: int) -> Spent:
+        """What was spent on event i so far."""
+        calls, backward, macs = (int(n[i]) for n in (self._calls, self._backward, self._macs))
+        return Spent(calls, backward, macs + self.reader.macs(i))
+
+    def room(self, rows: int, length: int) -> Memory | None:
+        """Where so many inputs can be remembered between calls, if the network has a cache."""
+        filled = math.ceil(rows / GRAIN) * GRAIN
+        length += len(self.forced)
+        return None if self._cached is None else self._cached.memory(filled, length)
+
+    def _count(self, owner: Int[Tensor, " rows"], length: int, start: int, gradient: bool) -> None:
+        """Note calls on inputs of a length that were known up to `start`."""
+        network, rows = self.model.network, owner.bincount(minlength=len(self._calls))
+        if self._cached is None:
+            price = network.macs(length) + gradient * network.backward_macs(length)
+        else:
+            size = (length - start, start)
+            price = self._cached.macs(*size) + gradient * self._cached.backward_macs(*size)
+        self._calls += rows
+        self._backward += gradient * rows
+        self._macs += rows * price
+
+    def _activation(
+        self, embedded: Float[Tensor, "rows tail embedding"], known: Known | None
+    ) -> Float[Tensor, "rows width"]:
+        """The activation of inputs that go on with `embedded` after what is known of them."""
+        if self._cached is None:
+            return self.model.network.activation(embedded)
+        if known is not None:
+            return self._cached.resume(embedded, known.memory, known.start)
+        start = self.prefix.shape[1]
+        length = start + embedded.shape[1]
+        if self._begun is None or self._begun.length != length:
+            self._begun = Beginning(self._cached, self.model.embed(self.prefix), length)
+        return self._cached.resume(embedded, self._begun.rows(len(embedded)), start)
