@@ -78,8 +78,8 @@ def stored(rows: list[dict[str, Any]]) -> Judged:
         relative = error / math.exp(log_p) if error else None
         said = of_weighted_draws(log_p, relative, row["effective_sample_size"], row["pareto_k"])
         settings, event = {"temperature": row["temperature"]}, str(row["token"])
-        fields: dict[str, Any] = fields_of(said)
-        yield row, ls.Estimate(row["method"], settings, event, 0, row["budget"], log_p, **fields)
+        asked = (row["method"], settings, event, 0, row["budget"])
+        yield row, ls.Estimate(*asked, log_p, **fields_of(said))
 
 
 def again(rows: list[dict[str, Any]]) -> Judged:
@@ -108,11 +108,11 @@ def count(judged: Judged) -> Counts:
     found: Counts = defaultdict(lambda: [0, 0, 0, 0])
     for row, answer in judged:
         held = below = False
-        if answer.interval is not None:
+        if answer.is_two_sided:
             held = covers(answer, row["truth"], row["truth_error"])
             below = not held and answer.interval[1] < row["truth"]
         cell = found[row["method"], row["model"], row["inputs"]]
-        for i, more in enumerate((True, answer.interval is not None, held, below)):
+        for i, more in enumerate((True, answer.is_two_sided, held, below)):
             cell[i] += more
     return found
 

@@ -1,6 +1,6 @@
 """How likely is your language model's unlikeliest output?"""
 
-from longshot.api import estimate, estimate_many
+from longshot.api import estimate, estimate_many, estimate_steps
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
 from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
@@ -32,6 +32,7 @@ __all__ = [
     "Witness",
     "estimate",
     "estimate_many",
+    "estimate_steps",
     "load_inputs",
     "load_model",
     "load_run",

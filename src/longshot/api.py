@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,17 @@ from longshot.inputs import Inputs, load_inputs
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
 
+BUDGET = 2**16
+"""Forward calls, the paper's; `auto` and `splitting` stop earlier where the answer is clear."""
+
 
 def estimate(
     model: str | Path | Model,
     inputs: str | Path | Inputs,
     event: EventLike,
     *,
-    method: str | Method = "itgis",
-    budget: int = 2**12,
+    method: str | Method = "auto",
+    budget: int = BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -29,7 +32,8 @@ def estimate(
     """How likely is `event` when `model` reads `inputs`?
 
     `event` is the text of a token, its id, several of these as a set, or an event such as
-    `Continuation` or `Matches`. `settings` are those of the method, such as `temperature`.
+    `Continuation` or `Matches`. `settings` are those of the method, such as `relative_error` of
+    `auto` or `temperature` of `itgis`.
     """
     (answer,) = estimate_many(
         model,
@@ -49,8 +53,8 @@ def estimate_many(
     inputs: str | Path | Inputs,
     events: Iterable[EventLike],
     *,
-    method: str | Method = "itgis",
-    budget: int = 2**12,
+    method: str | Method = "auto",
+    budget: int = BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -58,6 +62,40 @@ def estimate_many(
     """The same for several events at once: faster than one by one, with equal numbers."""
     if isinstance(events, str):  # or each of its letters would be an event
         raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
+    chosen, job = _asked(model, inputs, events, method, budget, seed, progress, settings)
+    return chosen.estimate(job) if job.events else []
+
+
+def estimate_steps(
+    model: str | Path | Model,
+    inputs: str | Path | Inputs,
+    event: EventLike,
+    *,
+    method: str | Method = "auto",
+    budget: int = BUDGET,
+    seed: int = 0,
+    progress: Progress = lambda share: None,
+    **settings: Any,
+) -> Iterator[Estimate]:
+    """The running answer after each round, for as long as one likes; the last is `estimate`'s.
+
+    A method that does not work in rounds refuses at the first step.
+    """
+    chosen, job = _asked(model, inputs, [event], method, budget, seed, progress, settings)
+    yield from chosen.rounds(job)
+
+
+def _asked(
+    model: str | Path | Model,
+    inputs: str | Path | Inputs,
+    events: Iterable[EventLike],
+    method: str | Method,
+    budget: int,
+    seed: int,
+    progress: Progress,
+    settings: dict[str, Any],
+) -> tuple[Method, Job]:
+    """The method and the job, all that can be wrong with them refused."""
     if settings and isinstance(method, Method):
         raise LongshotError(
             f"The method {method.name} brings its own settings; give {', '.join(settings)} to it, "
@@ -69,10 +107,9 @@ def estimate_many(
     wanted = tuple(as_event(event, language_model) for event in events)
     calls = whole_number(budget, "The budget is a whole number of model calls", least=1)
     job = Job(language_model, distribution, wanted, calls, whole_number(seed, SEED), progress)
-    if not wanted:
-        return []
-    chosen.check(job)
-    return chosen.estimate(job)
+    if wanted:
+        chosen.check(job)
+    return chosen, job
 
 
 SEED = "The seed is a whole number"

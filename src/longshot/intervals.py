@@ -21,6 +21,7 @@ half of the families only judge.
 from __future__ import annotations
 
 import math
+from typing import TypedDict
 
 from scipy import special, stats
 
@@ -93,17 +94,18 @@ def of_weighted_draws(
 
 
 def of_replicates(
-    log_mean: float, relative_error: float | None, count: int, *, below: float = 0.0
+    log_mean: float, relative_error: float | None, count: float, *, below: float = 0.0
 ) -> Interval | str:
     """The interval of the mean of some independent estimates, zeros among them or not.
 
-    `relative_error` is that of the mean by the spread between them. `below` is as in
+    `relative_error` is that of the mean by the spread between them, `count` how many equal ones
+    they are worth. `below` is as in
     `log_interval`.
     """
     if log_mean == -math.inf:
         return "No sample hit."
     if count < LEAST_REPLICATES:
-        return f"An interval needs {LEAST_REPLICATES} independent runs, not {count}."
+        return f"An interval needs {LEAST_REPLICATES} independent runs, not {count:.2g}."
     if relative_error is None:
         return "All runs agree, so their spread says nothing of the error."
     stretch = 1 + relative_error * math.sqrt(count)
@@ -125,6 +127,15 @@ def log_share_limit(found: int, count: int) -> float:
     return math.log(float(special.betaincinv(found + 0.5, count - found + 0.5, (1 - LEVEL) / 2)))
 
 
-def fields_of(found: Interval | str) -> dict[str, Interval | str]:
-    """An interval, or the sentence in its place, as fields of an estimate."""
-    return {"no_interval": found} if isinstance(found, str) else {"interval": found}
+class Fields(TypedDict):
+    """The fields of an estimate that say how well it is known."""
+
+    interval: Interval
+    no_interval: str | None
+
+
+def fields_of(found: Interval | str, bound: Interval = (0.0, 1.0)) -> Fields:
+    """An interval, or the bound that holds in its place and the sentence why there is no more."""
+    if isinstance(found, str):
+        return {"interval": bound, "no_interval": found}
+    return {"interval": found, "no_interval": None}

@@ -118,10 +118,12 @@ def _body(answer: Estimate) -> Group:
     else:
         headline = "probability  no hit"
     lines = [Text(headline, style="bold")]
-    if answer.interval is not None:
-        low, high = answer.interval
+    low, high = answer.interval
+    if answer.is_two_sided:
         lines.append(Text(f"95% interval {low:.2g} … {high:.2g}"))
-    else:
+    elif high < 1:
+        lines.append(Text(f"upper bound  {high:.2g} (95%)"))
+    if answer.no_interval:
         lines.append(Text(f"no interval  {answer.no_interval}"))
     spent = answer.cost + answer.shared_cost
     details = [f"{answer.hits} hits" if answer.hits is not None else ""]

@@ -5,6 +5,7 @@ from longshot.evaluate.argmax import (
     UNEMBED_BLOCK,
     Decider,
     Winners,
+    readout,
     winners,
 )
 from longshot.evaluate.blocks import activations
@@ -32,6 +33,7 @@ __all__ = [
     "Winners",
     "activations",
     "outcomes",
+    "readout",
     "tokens_to_run",
     "winners",
 ]

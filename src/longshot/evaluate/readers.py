@@ -46,7 +46,14 @@ class Reader(Protocol):
     near_ties: Int[Tensor, " event"]
 
     def read(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Reading: ...
-    def decide(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Decision: ...
+    def decide(
+        self,
+        v: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
+        least: Float64[Tensor, " rows"] | None = None,
+    ) -> Decision:
+        """The decision, with the gap of every row that reaches `least`, zero unless given."""
+
     def macs(self, i: int) -> int:
         """The multiply-accumulates of all that was read for event i."""
 
@@ -82,9 +89,14 @@ class TokenReader:
         if self.kind == "gap":
             self.decider.count(owner)
 
-    def decide(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Decision:
+    def decide(
+        self,
+        v: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
+        least: Float64[Tensor, " rows"] | None = None,
+    ) -> Decision:
         self.decided += owner.bincount(minlength=len(self.decided))
-        return Decision.by_gap(self.decider(v, owner))
+        return Decision.by_gap(self.decider(v, owner, least))
 
     def gaps(self, v: Float[Tensor, "rows width"]) -> Float[Tensor, "rows event"]:
         """The gaps of all events, each of one token, from one set of logits."""
@@ -119,7 +131,12 @@ class LogitReader:
         """Count what `read` took for these rows: the logits and the way back from them."""
         self.unembedded += 2 * len(owner)
 
-    def decide(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Decision:
+    def decide(
+        self,
+        v: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
+        least: Float64[Tensor, " rows"] | None = None,
+    ) -> Decision:
         self.unembedded += len(v)
         return decide_by_logits(self.model, self.event, v)
 

@@ -21,6 +21,7 @@ from longshot.inputs.base import (
     refuse_unreadable,
 )
 from longshot.inputs.catalogue import CATALOGUE, build
+from longshot.inputs.changed import ChangedInputs, Law, UnchangedInputs
 from longshot.inputs.corpus import Corpus
 from longshot.inputs.counts import Counts, load_counts
 from longshot.inputs.product import ProductInputs
@@ -33,18 +34,21 @@ from longshot.models import Model, load_model
 __all__ = [
     "CATALOGUE",
     "Branches",
+    "ChangedInputs",
     "Corpus",
     "Counts",
     "Draws",
     "Finite",
     "Group",
     "Inputs",
+    "Law",
     "Listed",
     "PositionSummary",
     "Product",
     "ProductInputs",
     "TokenDistribution",
     "Tree",
+    "UnchangedInputs",
     "as_finite",
     "as_product",
     "build",

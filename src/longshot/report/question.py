@@ -77,18 +77,20 @@ def _headline(answer: Estimate) -> str:
 
 
 def _interval(answer: Estimate) -> str:
-    if answer.interval is None:
-        reason = (answer.no_interval or "").rstrip(".")
-        return f"No interval: {reason[:1].lower()}{reason[1:]}."
+    if not answer.is_two_sided:
+        bound = answer.interval[1]
+        known = f"At most {power_of_ten(bound, 2)} (95%)" if 0 < bound < 1 else "No interval"
+        reason = (answer.no_interval or "No sample hit.").rstrip(".")
+        return f"{known}: {reason[:1].lower()}{reason[1:]}."
     low, high = (power_of_ten(end, 2) if end > 0 else "0" for end in answer.interval)
     return f"95% interval {low} … {high}"
 
 
 def _bar(answer: Estimate) -> str:
     """The estimate and its interval on a logarithmic axis of whole powers of ten."""
-    if answer.probability <= 0 and answer.interval is None:
+    if answer.probability <= 0 and answer.interval[1] in (0, 1):
         return ""
-    ends = [end for end in answer.interval or () if end > 0]
+    ends = [end for end in answer.interval if 0 < end < 1]
     known = [*ends, *([answer.probability] if answer.probability > 0 else [])]
     if not known:
         return ""

@@ -93,7 +93,7 @@ class Run:
                 "error": row.error,
             }
             if answer is not None:
-                low, high = answer.interval or (math.nan, math.nan)
+                low, high = answer.interval
                 cost = answer.cost + answer.shared_cost
                 record |= {
                     "probability": answer.probability,
