@@ -70,8 +70,8 @@ def of_weighted_draws(
 
     `effective` is Kish's size of the values above zero and `k` the Pareto shape of their tail.
     Where proposals may be too narrow, `log_mean_weight` is the logarithm of m, the average weight
-    of all draws: m < 1 says that the proposals miss a part of the inputs, and the upper end is
-    divided by ∛m.
+    of all draws: m < 1 says that the proposals reach only inputs of probability m, and the upper
+    end is divided by m, as if the event were as likely among the others.
     """
     if not effective:
         return "No sample hit."
@@ -88,7 +88,7 @@ def of_weighted_draws(
             f"{math.exp(log_mean_weight):.0e}, not 1): raise the temperature."
         )
     stretch = 1 + 2 * min(max(UNKNOWN_TAIL if k is None else k, 0.0), 1.0)
-    above = max(-log_mean_weight, 0.0) / 3
+    above = max(-log_mean_weight, 0.0)
     return log_interval(log_mean, relative_error, 2 * effective - 1, upward=stretch, above=above)
 
 
