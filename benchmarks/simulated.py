@@ -164,7 +164,7 @@ def said_of_chains(
 ) -> Interval | str:
     reached = chains.starts_reached(log_weight, start)
     worst = chains.disagreement(log_weight, hit)
-    return chains.interval(*chains.ratio(log_weight, hit), hit, reached, worst)
+    return chains.interval(*chains.ratio(log_weight, hit.double()), hit, reached, worst)
 
 
 # --- proposals that narrow
