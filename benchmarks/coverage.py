@@ -1,7 +1,8 @@
 """How often 95% intervals hold the truth: on simulated families, and on the shipped models.
 
-The rules were chosen on the simulated families marked "chosen" alone. One thing was changed when
-they had met models: chains that stay apart get no interval (`chains.interval`). Rows of the `mini`
+The rules were chosen on the simulated families marked "chosen". Two things were changed when they
+had met toys: chains that stay apart get no interval (`chains.interval`), and ITGIS's upper end is
+divided by the whole mean weight and not by its cube root. Rows of the `mini`
 study are judged twice: by the rule applied to what the study stored, and by new runs on every
 fourth of its targets. (The stored rows lack ITGIS's mean weight and conditional sampling's k, so
 the new runs are what the rules really give.) The shipped truth of `colon` is known to be too low

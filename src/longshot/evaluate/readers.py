@@ -8,7 +8,7 @@ every input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Float64, Int
@@ -37,25 +37,6 @@ class Decision(NamedTuple):
     def by_gap(cls, gap: Float64[Tensor, " rows"]) -> Decision:
         """An event that occurs exactly where its gap is positive."""
         return cls((gap > 0).double(), gap)
-
-
-@runtime_checkable
-class Reader(Protocol):
-    """Reads activations for several events."""
-
-    near_ties: Int[Tensor, " event"]
-
-    def read(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Reading: ...
-    def decide(
-        self,
-        v: Float[Tensor, "rows width"],
-        owner: Int[Tensor, " rows"],
-        least: Float64[Tensor, " rows"] | None = None,
-    ) -> Decision:
-        """The decision, with the gap of every row that reaches `least`, zero unless given."""
-
-    def macs(self, i: int) -> int:
-        """The multiply-accumulates of all that was read for event i."""
 
 
 class TokenReader:

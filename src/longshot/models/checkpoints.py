@@ -89,6 +89,8 @@ def load_model(
         return name_or_path
     if isinstance(name_or_path, nn.Module):
         return _from_object(name_or_path, tokenizer)
+    if not isinstance(name_or_path, str | Path):
+        raise LongshotError(f"A model is a name, a path or a model, not {name_or_path!r}.")
     name = str(name_or_path)
     if name.startswith(PREFIX):
         return load_huggingface(name, tokenizer, device, dtype, trust_remote_code)
