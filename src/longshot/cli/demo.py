@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console
+from longshot.cli.app import app, console, say
 from longshot.cli.study import run_with_display
 from longshot.engines import make_engine
 from longshot.report import write_report
@@ -33,9 +33,9 @@ def demo(
     for model, inputs in run.cells:
         console.print(_table(run, model, inputs))
     scored = score_run(run)
-    console.print(Text(_meaning(run, scored)), soft_wrap=True)
+    say(_meaning(run, scored))
     pages = write_report(run, out / "report", ["html"])
-    console.print(Text(f"The same as a page: {pages[0]}"), soft_wrap=True)
+    say(f"The same as a page: {pages[0]}")
 
 
 def _table(run: Run, model: str, inputs: str) -> Table:

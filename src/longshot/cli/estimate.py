@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Group
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import Progress
 from rich.table import Table
@@ -16,13 +17,13 @@ from rich.text import Text
 
 from longshot.api import estimate as estimate_one
 from longshot.cli.app import app, console
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, visible
 from longshot.estimate import Estimate, Problem
 from longshot.events import Continuation, EventLike, Matches, as_event
+from longshot.files import try_place, write_whole
 from longshot.inputs import load_inputs
 from longshot.methods import METHODS, load_plugins
 from longshot.models import load_model
-from longshot.report.embed import write_page
 from longshot.report.question import question_page
 
 Setting = str | int | float | None
@@ -72,6 +73,8 @@ def estimate(
         raise LongshotError(f"Name {what} {both}.")
     if not matches and (climb or within is not None):
         raise LongshotError("--within and --climb belong to --matches.")
+    if html is not None:
+        try_place(html, "page")
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
     wanted: EventLike
@@ -84,19 +87,20 @@ def estimate(
         wanted = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in tokens]
     event = as_event(wanted, language_model)
     with Progress(console=console, transient=True, disable=as_json) as progress:
-        bar = progress.add_task(method, total=1.0)
+        bar = progress.add_task(escape(visible(method)), total=1.0)
         answer = estimate_one(
             language_model, distribution, event, method=method, budget=budget, seed=seed,
             progress=lambda share: progress.update(bar, completed=share),
             **dict(_setting(s) for s in settings or []),
         )  # fmt: skip
-    if html is not None:
-        write_page(html, question_page(Problem(language_model, distribution, event), answer))
     if as_json:
         typer.echo(json.dumps(answer.to_dict(), indent=2))
     else:
         title = f"{event.show(language_model)} after {distribution.name} on {model}"
-        console.print(Panel(_body(answer), title=Text(title), expand=False))
+        console.print(Panel(_body(answer), title=Text(visible(title)), expand=False))
+    if html is not None:
+        page = question_page(Problem(language_model, distribution, event), answer)
+        write_whole(html, page, "page")
 
 
 def _setting(text: str) -> tuple[str, Setting]:

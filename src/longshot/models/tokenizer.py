@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tokenizers
 
-from longshot.errors import LongshotError, first_line
+from longshot.errors import LongshotError, first_line, visible
 
 
 def _byte_of_character() -> dict[str, int]:
@@ -96,7 +96,7 @@ class Tokenizer:
         text = self.texts[token] if token < len(self.texts) else None
         if text is not None:
             return repr(text)
-        return self.backend.id_to_token(token) or f"<token {token}>"  # a model may have more ids
+        return visible(self.backend.id_to_token(token) or f"<token {token}>")  # ids past its own
 
     def single(self, text: str) -> int:
         """The id of the one token that spells `text`."""

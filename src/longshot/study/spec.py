@@ -46,7 +46,8 @@ from pydantic import (
     ValidationError,
 )
 
-from longshot.errors import LongshotError, read_text, unknown_name
+from longshot.errors import LongshotError, unknown_name
+from longshot.files import read_text
 from longshot.methods import METHODS, Method, make_method
 from longshot.methods.base import complaint, settings_table
 from longshot.toml import KeyPath, TomlFile

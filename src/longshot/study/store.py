@@ -96,7 +96,7 @@ class RunStore(Database):
 
     noun = "study's run"
     application = 0x4C53_5255  # "LSRU"
-    version = 1
+    version = 2
     schema = SCHEMA
 
     def fact(self, name: str) -> str | None:
