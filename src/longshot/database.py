@@ -127,11 +127,15 @@ class Database:
         ask("PRAGMA recursive_triggers = ON")  # a row that is replaced is deleted first
         for table in self.schema:
             columns = [column[1] for column in ask(f"PRAGMA table_info({table})")]
-            for event, row in (("INSERT", "NEW"), ("DELETE", "OLD")):
-                values = ", ".join(f"{row}.{column}" for column in columns)
+            old, new = (", ".join(f"{row}.{name}" for name in columns) for row in ("OLD", "NEW"))
+            for event, seal in (
+                ("INSERT", f"added(seal, {new})"),
+                ("DELETE", f"added(seal, {old})"),
+                ("UPDATE", f"added(added(seal, {old}), {new})"),
+            ):
                 ask(
-                    f"CREATE TEMP TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN UPDATE "
-                    f"seals SET seal = added(seal, {values}) WHERE name = '{table}'; END"
+                    f"CREATE TEMP TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN "
+                    f"UPDATE seals SET seal = {seal} WHERE name = '{table}'; END"
                 )
 
     def _all(self, query: str, *values: Any) -> list[Any]:

@@ -22,6 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed makes other samples.")
+]
 
 
 class PlainConsole(Console):
@@ -40,10 +43,11 @@ class PlainConsole(Console):
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            if segment.control or segment.text == "\n":
+            if segment.control:
                 yield segment
             else:
-                yield Segment(visible(segment.text), segment.style)
+                lines = segment.text.split("\n")
+                yield Segment("\n".join(map(visible, lines)), segment.style)
 
 
 console = PlainConsole()

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from longshot.api import estimate as estimate_one
-from longshot.cli.app import app, console
+from longshot.cli.app import SeedOption, app, console
 from longshot.errors import LongshotError, visible
 from longshot.estimate import Estimate, Problem
 from longshot.events import Continuation, EventLike, Matches, as_event
@@ -24,6 +24,7 @@ from longshot.files import try_place, write_whole
 from longshot.inputs import load_inputs
 from longshot.methods import METHODS, load_plugins
 from longshot.models import load_model
+from longshot.report.embed import in_words
 from longshot.report.question import question_page
 
 Setting = str | int | float | None
@@ -51,7 +52,7 @@ def estimate(
     ] = None,
     method: Annotated[str, typer.Option(help="See longshot methods.")] = "itgis",
     budget: Annotated[int, typer.Option(help="Model calls, burn-in included.")] = 2**12,
-    seed: int = 0,
+    seed: SeedOption = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the method: temperature=0.5; several times."),
@@ -117,14 +118,11 @@ def _setting(text: str) -> tuple[str, Setting]:
 
 def _body(answer: Estimate) -> Group:
     """What the panel says, the answer first."""
-    if answer.probability > 0:
-        headline = f"probability  {answer.probability:.3g}"
-    else:
-        headline = "probability  no hit"
-    lines = [Text(headline, style="bold")]
+    lines = [Text(f"probability  {in_words(answer.log_probability)}", style="bold")]
     if answer.interval is not None:
         low, high = answer.interval
-        lines.append(Text(f"95% interval {low:.2g} … {high:.2g}"))
+        ends = f"{low:.2g} … {high:.2g}" if high > 0 else "below the smallest number there is"
+        lines.append(Text(f"95% interval {ends}"))
     else:
         lines.append(Text(f"no interval  {answer.no_interval}"))
     spent = answer.cost + answer.shared_cost

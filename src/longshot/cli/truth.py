@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from longshot.cli.app import app, console, going_on, say
+from longshot.cli.app import SeedOption, app, console, going_on, say
 from longshot.engines import make_engine
 from longshot.errors import LongshotError, unknown_name, visible
 from longshot.estimate import Cell
@@ -67,7 +67,7 @@ def make(
     ] = None,
     within: RangeOption = "1e-7:1e-4",
     kind: Annotated[str, typer.Option(help="conditional, or brute: plain samples.")] = KINDS[1],
-    seed: Annotated[int, typer.Option(help="Another seed makes other samples.")] = 0,
+    seed: SeedOption = 0,
     shard: Annotated[
         str | None, typer.Option(help="Leaves or samples in one shard: what a kill can lose.")
     ] = None,

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from longshot.errors import LongshotError, first_line, unknown_name, visible
+from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.models.base import Model
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from longshot.models.hub import HUB, from_hub, hub_file
@@ -107,7 +107,7 @@ def load_model(
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such ~user
         raise LongshotError(f"{name!r} is neither a model's name nor a path: {error}.") from error
     if exists:
-        return _load(path, visible(path.stem), str(path.resolve()), None, device, dtype)
+        return _load(path, path.stem, str(path.resolve()), None, device, dtype)
     if "/" in name or path.suffix:
         raise LongshotError(f"There is no model file or folder at {path}.")
     raise unknown_name("model", base, [*ZOO_NAMES, *HUB])
