@@ -15,11 +15,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from longshot.errors import LongshotError, first_line
 
 TEXT = 2**28  # bytes of a text file: a corpus, a tokenizer
+DIGEST = "digest"
 SMALL = 2**24  # bytes of a configuration, a template, a study, or a header
 
 
@@ -75,14 +77,17 @@ def unpacked(packed: bytes, most: int) -> bytes:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a safetensors file, and its metadata."""
+    """The tensors of a safetensors file, and its metadata; both as written if it says so."""
     try:
         with open(_regular(path), "rb") as file:
             if int.from_bytes(file.read(8), "little") > SMALL:
                 raise ValueError("its header is too long")
         with safe_open(path, "pt") as opened:
-            names = opened.keys()
-            return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            metadata = dict(opened.metadata() or {})
+        if metadata.get(DIGEST) not in (None, tensor_digest(tensors, metadata)):
+            raise ValueError("it is not what was written, by its checksum")
+        return tensors, metadata
     except FileNotFoundError:
         raise LongshotError(f"There is no file {path}.") from None
     except (OSError, SafetensorError, ValueError, TypeError, RuntimeError) as error:
@@ -107,9 +112,16 @@ def check_archive(path: Path) -> None:
         raise LongshotError(f"{path} claims more than it holds.")
 
 
-def tensor_digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """A safetensors file under a checksum."""
+    plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    path.write_bytes(save(plain, {**metadata, DIGEST: tensor_digest(plain, metadata)}))
+
+
+def tensor_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """A checksum of tensors and of the texts beside them, whatever their order in a file."""
-    digest = hashlib.sha256(json.dumps(sorted(facts.items())).encode())
+    texts = sorted((name, text) for name, text in metadata.items() if name != DIGEST)
+    digest = hashlib.sha256(json.dumps(texts).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
