@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from longshot.errors import LongshotError
-from longshot.estimate import Estimate, Job, Progress
+from longshot.estimate import LARGEST_BUDGET, Estimate, Job, Progress
 from longshot.events import EventLike, as_event
 from longshot.inputs import Inputs, load_inputs
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
 
-BUDGET = 2**16
+DEFAULT_BUDGET = 2**16
 """Forward calls, the paper's; `auto` and `splitting` stop earlier where the answer is clear."""
 
 
@@ -24,7 +24,7 @@ def estimate(
     event: EventLike,
     *,
     method: str | Method = "auto",
-    budget: int = BUDGET,
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -54,7 +54,7 @@ def estimate_many(
     events: Iterable[EventLike],
     *,
     method: str | Method = "auto",
-    budget: int = BUDGET,
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -72,7 +72,7 @@ def estimate_steps(
     event: EventLike,
     *,
     method: str | Method = "auto",
-    budget: int = BUDGET,
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -105,19 +105,21 @@ def _asked(
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model)
     wanted = tuple(as_event(event, language_model) for event in events)
-    calls = whole_number(budget, "The budget is a whole number of model calls", least=1)
-    job = Job(language_model, distribution, wanted, calls, whole_number(seed, SEED), progress)
+    calls = whole_number(budget, BUDGET, 1, LARGEST_BUDGET)
+    number = whole_number(seed, SEED, -(2**63), 2**63 - 1)
+    job = Job(language_model, distribution, wanted, calls, number, progress)
     if wanted:
         chosen.check(job)
     return chosen, job
 
 
-SEED = "The seed is a whole number"
+SEED = "The seed is a whole number of at most 63 bits"
+BUDGET = f"The budget is a whole number of model calls up to {LARGEST_BUDGET:,}"
 
 
-def whole_number(value: object, what: str, least: int | None = None) -> int:
+def whole_number(value: object, what: str, least: int, most: int) -> int:
     """The value as an int; a sentence that begins with `what` where it is none."""
     number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if number is None or (least is not None and number < least):
+    if number is None or not least <= number <= most:
         raise LongshotError(f"{what}, not {value!r}.")
     return number

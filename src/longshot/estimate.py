@@ -12,11 +12,14 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, visible
 from longshot.events import Event
 from longshot.inputs import Inputs, log_prob
 from longshot.models import Model
 from longshot.numerics import derived_generator
+
+LARGEST_BUDGET = 2**36
+"""In model calls: a slip of the keyboard should not run for years."""
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, from 0 to 1."""
@@ -50,7 +53,7 @@ class Cell:
     def key(self) -> CellKey:
         """The names and fingerprints of both."""
         model, inputs = self.model, self.inputs
-        names = (model.name, model.fingerprint, inputs.name, inputs.fingerprint)
+        names = (model.name, model.fingerprint, visible(inputs.name), inputs.fingerprint)
         return CellKey(*names, model.vocab_size)
 
     def generator(self, seed: int, *parts: str | int) -> torch.Generator:

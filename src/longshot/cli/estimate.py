@@ -9,20 +9,22 @@ from typing import Annotated
 
 import typer
 from rich.console import Group
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from longshot.api import estimate as estimate_one
-from longshot.cli.app import app, console
-from longshot.errors import LongshotError
+from longshot.cli.app import SeedOption, app, console
+from longshot.errors import LongshotError, visible
 from longshot.estimate import Estimate, Problem
 from longshot.events import Continuation, EventLike, Matches, as_event
+from longshot.files import try_place, write_whole
 from longshot.inputs import load_inputs
 from longshot.methods import METHODS, load_plugins
 from longshot.models import load_model
-from longshot.report.embed import write_page
+from longshot.report.embed import in_words
 from longshot.report.question import question_page
 
 Setting = str | int | float | None
@@ -50,7 +52,7 @@ def estimate(
     ] = None,
     method: Annotated[str, typer.Option(help="See longshot methods.")] = "itgis",
     budget: Annotated[int, typer.Option(help="Model calls, burn-in included.")] = 2**12,
-    seed: int = 0,
+    seed: SeedOption = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the method: temperature=0.5; several times."),
@@ -72,6 +74,8 @@ def estimate(
         raise LongshotError(f"Name {what} {both}.")
     if not matches and (climb or within is not None):
         raise LongshotError("--within and --climb belong to --matches.")
+    if html is not None:
+        try_place(html, "page")
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
     wanted: EventLike
@@ -84,19 +88,20 @@ def estimate(
         wanted = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in tokens]
     event = as_event(wanted, language_model)
     with Progress(console=console, transient=True, disable=as_json) as progress:
-        bar = progress.add_task(method, total=1.0)
+        bar = progress.add_task(escape(visible(method)), total=1.0)
         answer = estimate_one(
             language_model, distribution, event, method=method, budget=budget, seed=seed,
             progress=lambda share: progress.update(bar, completed=share),
             **dict(_setting(s) for s in settings or []),
         )  # fmt: skip
-    if html is not None:
-        write_page(html, question_page(Problem(language_model, distribution, event), answer))
     if as_json:
         typer.echo(json.dumps(answer.to_dict(), indent=2))
     else:
         title = f"{event.show(language_model)} after {distribution.name} on {model}"
-        console.print(Panel(_body(answer), title=Text(title), expand=False))
+        console.print(Panel(_body(answer), title=Text(visible(title)), expand=False))
+    if html is not None:
+        page = question_page(Problem(language_model, distribution, event), answer)
+        write_whole(html, page, "page")
 
 
 def _setting(text: str) -> tuple[str, Setting]:
@@ -113,14 +118,14 @@ def _setting(text: str) -> tuple[str, Setting]:
 
 def _body(answer: Estimate) -> Group:
     """What the panel says, the answer first."""
-    if answer.probability > 0:
-        headline = f"probability  {answer.probability:.3g}"
-    else:
-        headline = "probability  no hit"
-    lines = [Text(headline, style="bold")]
+    lines = [Text(f"probability  {in_words(answer.log_probability)}", style="bold")]
     low, high = answer.interval
-    if answer.is_two_sided:
+    if answer.standard_error == 0:
+        lines.append(Text("error        none: every input was run"))
+    elif answer.is_two_sided:
         lines.append(Text(f"95% interval {low:.2g} … {high:.2g}"))
+    elif not high:
+        lines.append(Text("95% interval below the smallest number there is"))
     elif high < 1:
         lines.append(Text(f"upper bound  {high:.2g} (95%)"))
     if answer.no_interval:

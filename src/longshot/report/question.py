@@ -15,7 +15,7 @@ from longshot.estimate import Estimate, Problem, Witness
 from longshot.evaluate import Evaluator, Tails
 from longshot.inputs import as_product, is_product
 from longshot.models import Model
-from longshot.report.embed import fill, power_of_ten, read_asset, unbroken
+from longshot.report.embed import fill, in_words, power_of_ten, read_asset, unbroken
 
 REDRAWN = 16
 _UNSEEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -73,13 +73,16 @@ def token_scores(
 
 
 def _headline(answer: Estimate) -> str:
-    return power_of_ten(answer.probability, 2) if answer.probability > 0 else "no hit"
+    is_tiny = answer.probability < 1e-300
+    return in_words(answer.log_probability) if is_tiny else power_of_ten(answer.probability, 2)
 
 
 def _interval(answer: Estimate) -> str:
+    if answer.interval[1] == 0:
+        return "95% interval: below the smallest number there is"
     if not answer.is_two_sided:
         bound = answer.interval[1]
-        known = f"At most {power_of_ten(bound, 2)} (95%)" if 0 < bound < 1 else "No interval"
+        known = f"At most {power_of_ten(bound, 2)} (95%)" if bound < 1 else "No interval"
         reason = (answer.no_interval or "No sample hit.").rstrip(".")
         return f"{known}: {reason[:1].lower()}{reason[1:]}."
     low, high = (power_of_ten(end, 2) if end > 0 else "0" for end in answer.interval)
