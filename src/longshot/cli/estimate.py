@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from longshot.api import DEFAULT_BUDGET, estimate_steps
 from longshot.api import estimate as estimate_one
 from longshot.cli.app import SeedOption, app, console
 from longshot.errors import LongshotError, visible
@@ -22,7 +24,7 @@ from longshot.estimate import Estimate, Problem
 from longshot.events import Continuation, EventLike, Matches, as_event
 from longshot.files import try_place, write_whole
 from longshot.inputs import load_inputs
-from longshot.methods import METHODS, load_plugins
+from longshot.methods import METHODS, Method, load_plugins, make_method
 from longshot.models import load_model
 from longshot.report.embed import in_words
 from longshot.report.question import question_page
@@ -50,13 +52,16 @@ def estimate(
     climb: Annotated[
         list[str] | None, typer.Option(help="A text that --matches accepts, to climb towards.")
     ] = None,
-    method: Annotated[str, typer.Option(help="See longshot methods.")] = "itgis",
-    budget: Annotated[int, typer.Option(help="Model calls, burn-in included.")] = 2**12,
+    method: Annotated[str, typer.Option(help="See longshot methods.")] = "auto",
+    budget: Annotated[int, typer.Option(help="Model calls, at most.")] = DEFAULT_BUDGET,
     seed: SeedOption = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the method: temperature=0.5; several times."),
     ] = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Ask so many times with other seeds, to check oneself.")
+    ] = 1,
     corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
@@ -87,21 +92,60 @@ def estimate(
         tokens = target or []
         wanted = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in tokens]
     event = as_event(wanted, language_model)
-    with Progress(console=console, transient=True, disable=as_json) as progress:
-        bar = progress.add_task(escape(visible(method)), total=1.0)
-        answer = estimate_one(
-            language_model, distribution, event, method=method, budget=budget, seed=seed,
-            progress=lambda share: progress.update(bar, completed=share),
-            **dict(_setting(s) for s in settings or []),
-        )  # fmt: skip
+    problem = Problem(language_model, distribution, event)
+    chosen = make_method(method, **dict(_setting(s) for s in settings or []))
+    answers = [ask(problem, chosen, budget, seed + i, quiet=as_json) for i in range(repeat)]
     if as_json:
-        typer.echo(json.dumps(answer.to_dict(), indent=2))
+        plain = [answer.to_dict() for answer in answers]
+        typer.echo(json.dumps(plain if repeat > 1 else plain[0], indent=2))
     else:
         title = f"{event.show(language_model)} after {distribution.name} on {model}"
-        console.print(Panel(_body(answer), title=Text(visible(title)), expand=False))
+        console.print(Panel(_body(answers[0]), title=Text(visible(title)), expand=False))
+    if repeat > 1 and not as_json:
+        rows = {f"seed {answer.seed}": answer for answer in answers}
+        console.print(side_by_side(rows, "the same question, other seeds"))
     if html is not None:
-        page = question_page(Problem(language_model, distribution, event), answer)
-        write_whole(html, page, "page")
+        write_whole(html, question_page(problem, answers[0]), "page")
+
+
+def ask(problem: Problem, method: Method, budget: int, seed: int, quiet: bool = False) -> Estimate:
+    """One answer, with a bar; Ctrl-C gives what a method that works in rounds knows by then."""
+    known: Estimate | None = None
+    with Progress(console=console, transient=True, disable=quiet) as progress:
+        bar = progress.add_task(escape(visible(method.name)), total=1.0)
+        if not method.works_in_rounds:
+            return estimate_one(
+                problem.model, problem.inputs, problem.event,
+                method=method, budget=budget, seed=seed,
+                progress=lambda share: progress.update(bar, completed=share),
+            )  # fmt: skip
+        try:
+            for answer in estimate_steps(
+                problem.model, problem.inputs, problem.event,
+                method=method, budget=budget, seed=seed,
+                progress=lambda share: progress.update(bar, completed=share),
+            ):  # fmt: skip
+                known = answer
+        except KeyboardInterrupt:
+            if known is None:
+                raise
+            stopped = "It was stopped before it was done."
+            known = replace(known, warnings=(*known.warnings, stopped))
+    assert known is not None
+    return known
+
+
+def side_by_side(answers: Mapping[str, Estimate], title: str) -> Table:
+    """Several answers to one question, a line each."""
+    table = Table("", "probability", "95% interval", "calls", "seconds", title=title)
+    for name, answer in answers.items():
+        low, high = answer.interval
+        interval = f"{low:.2g} … {high:.2g}" if answer.is_two_sided else f"at most {high:.2g}"
+        spent = answer.cost + answer.shared_cost
+        calls = f"{spent.forwards}" + (f" + {spent.backwards} back" if spent.backwards else "")
+        shown = in_words(answer.log_probability)
+        table.add_row(Text(visible(name)), shown, interval, calls, f"{spent.seconds:.1f}")
+    return table
 
 
 def _setting(text: str) -> tuple[str, Setting]:
@@ -144,6 +188,8 @@ def _body(answer: Estimate) -> Group:
             f"{spent.macs:.2g} multiply-accumulates, {spent.seconds:.1f} s"
         ),
     ]
+    if answer.explanation:
+        lines.append(Text(f"how          {answer.explanation}"))
     lines += [Text(f"warning      {warning}", style="yellow") for warning in answer.warnings]
     for witness in answer.witnesses[:3]:
         lines.append(Text(f"witness      {witness.text!r}", style="green"))

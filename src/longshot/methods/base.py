@@ -70,6 +70,11 @@ class Method(ABC):
     def estimate(self, job: Job) -> list[Estimate]:
         """One estimate for each of the job's events, in order."""
 
+    @property
+    def works_in_rounds(self) -> bool:
+        """Whether it can be stopped after any round with what it has."""
+        return type(self).rounds is not Method.rounds
+
     def rounds(self, job: Job) -> Iterator[Estimate]:
         """The estimate of the only event of a job after each round, the last one final."""
         raise LongshotError(
