@@ -26,7 +26,7 @@ from longshot.inputs.corpus import Corpus
 from longshot.inputs.counts import Counts, load_counts
 from longshot.inputs.product import ProductInputs
 from longshot.inputs.template import read_template
-from longshot.inputs.tilt import Draws, draw, tilted
+from longshot.inputs.tilt import Draws, Scores, boundary_temperature, draw, tilted, token_scores
 from longshot.inputs.tokens import TokenDistribution
 from longshot.inputs.tree import Branches, Tree
 from longshot.models import Model, load_model
@@ -46,11 +46,13 @@ __all__ = [
     "PositionSummary",
     "Product",
     "ProductInputs",
+    "Scores",
     "TokenDistribution",
     "Tree",
     "UnchangedInputs",
     "as_finite",
     "as_product",
+    "boundary_temperature",
     "build",
     "draw",
     "fixed_beginning",
@@ -62,6 +64,7 @@ __all__ = [
     "read_template",
     "refuse_unreadable",
     "tilted",
+    "token_scores",
 ]
 
 

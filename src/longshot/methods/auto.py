@@ -124,7 +124,7 @@ class Auto(Method):
         """The answer after others were asked, with a warning where one of them disagrees."""
         spent, statistics, others = answer.cost, dict(answer.statistics), {"naive": plain}
         calls = int(min(max(OPINION * spent.forwards, OPINION_CALLS[0]), OPINION_CALLS[1]))
-        for other in (GivenLast(), ITGIS(score="gap", temperature=0.5)):
+        for other in (GivenLast(), ITGIS()):
             asked = replace(job, budget=calls, progress=lambda share: None)
             if spent.forwards + 4 * calls > job.budget:  # a gradient costs more than a call
                 break
