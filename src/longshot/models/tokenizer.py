@@ -49,7 +49,10 @@ class Tokenizer:
     @classmethod
     def from_file(cls, path: Path) -> Tokenizer:
         with _sentence(f"{path} is not a tokenizer file"):
-            return cls(tokenizers.Tokenizer.from_str(read_text("tokenizer", path, TEXT)))
+            backend = tokenizers.Tokenizer.from_str(read_text("tokenizer", path, TEXT))
+            backend.no_truncation()  # texts are read as they are, and a size in a file could
+            backend.no_padding()  # ask for any amount of memory
+            return cls(backend)
 
     @property
     def vocab_size(self) -> int:

@@ -140,7 +140,7 @@ class RunStore(Database):
 
     def all_chosen(self) -> dict[tuple[Stage, str, str], Chosen]:
         """The targets of every stage and cell."""
-        cells = self._all("SELECT stage, model, inputs FROM chosen")
+        cells = self._all("SELECT stage, model, inputs FROM chosen WHERE stage IN ('tune', 'run')")
         found = {(stage, *names): self.chosen(stage, *names) for stage, *names in cells}
         return {cell: chosen for cell, chosen in found.items() if chosen is not None}
 
