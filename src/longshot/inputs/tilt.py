@@ -15,7 +15,7 @@ from torch import Tensor
 from longshot.inputs.base import Product
 from longshot.inputs.tokens import TokenDistribution
 
-Scores = list[Float64[Tensor, "target position support"]]
+Scores = list[Float64[Tensor, "target _ _"]]
 """The score of every token at every free position, group by group."""
 
 
