@@ -8,6 +8,7 @@ from longshot.evaluate.argmax import (
     winners,
 )
 from longshot.evaluate.blocks import activations
+from longshot.evaluate.enumeration import Enumeration, Leaves, tokens_to_run
 from longshot.evaluate.evaluator import Evaluator
 from longshot.evaluate.greedy import Continue, Outcomes, PlainContinuations, outcomes
 from longshot.evaluate.passes import Evaluation, Spent
@@ -20,8 +21,10 @@ __all__ = [
     "Continue",
     "Decider",
     "Decision",
+    "Enumeration",
     "Evaluation",
     "Evaluator",
+    "Leaves",
     "Outcomes",
     "PlainContinuations",
     "Spent",
@@ -29,5 +32,6 @@ __all__ = [
     "Winners",
     "activations",
     "outcomes",
+    "tokens_to_run",
     "winners",
 ]
