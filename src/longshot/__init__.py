@@ -4,7 +4,14 @@ from longshot.api import estimate, estimate_many
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
 from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
-from longshot.inputs import Inputs, ProductInputs, TokenDistribution, load_inputs
+from longshot.inputs import (
+    Inputs,
+    ProductInputs,
+    SlotInputs,
+    TokenDistribution,
+    load_inputs,
+    template,
+)
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
 from longshot.study import Run, load_run
@@ -25,6 +32,7 @@ __all__ = [
     "Problem",
     "ProductInputs",
     "Run",
+    "SlotInputs",
     "TokenDistribution",
     "TokenIn",
     "TokenIs",
@@ -37,4 +45,5 @@ __all__ = [
     "load_run",
     "load_truth",
     "pick_targets",
+    "template",
 ]

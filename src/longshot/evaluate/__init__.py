@@ -7,7 +7,7 @@ from longshot.evaluate.argmax import (
     Winners,
     winners,
 )
-from longshot.evaluate.blocks import activations
+from longshot.evaluate.blocks import activations, macs
 from longshot.evaluate.enumeration import Enumeration, Leaves, tokens_to_run
 from longshot.evaluate.evaluator import Evaluator
 from longshot.evaluate.greedy import Continue, Outcomes, PlainContinuations, outcomes
@@ -31,6 +31,7 @@ __all__ = [
     "Tails",
     "Winners",
     "activations",
+    "macs",
     "outcomes",
     "tokens_to_run",
     "winners",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from longshot.errors import LongshotError
 from longshot.inputs.base import (
+    NOTHING,
     Finite,
     Group,
     Inputs,
@@ -14,6 +15,8 @@ from longshot.inputs.base import (
     Product,
     as_finite,
     as_product,
+    by_length,
+    continued,
     fixed_beginning,
     is_finite,
     is_product,
@@ -24,7 +27,9 @@ from longshot.inputs.catalogue import CATALOGUE, build
 from longshot.inputs.corpus import Corpus
 from longshot.inputs.counts import Counts, load_counts
 from longshot.inputs.product import ProductInputs
-from longshot.inputs.template import read_template
+from longshot.inputs.rows import is_rows
+from longshot.inputs.slots import Piece, SlotInputs
+from longshot.inputs.template import read_template, template
 from longshot.inputs.tilt import Draws, draw, tilted
 from longshot.inputs.tokens import TokenDistribution
 from longshot.inputs.tree import Branches, Tree
@@ -32,6 +37,7 @@ from longshot.models import Model, load_model
 
 __all__ = [
     "CATALOGUE",
+    "NOTHING",
     "Branches",
     "Corpus",
     "Counts",
@@ -40,14 +46,18 @@ __all__ = [
     "Group",
     "Inputs",
     "Listed",
+    "Piece",
     "PositionSummary",
     "Product",
     "ProductInputs",
+    "SlotInputs",
     "TokenDistribution",
     "Tree",
     "as_finite",
     "as_product",
     "build",
+    "by_length",
+    "continued",
     "draw",
     "fixed_beginning",
     "is_finite",
@@ -57,6 +67,7 @@ __all__ = [
     "log_prob",
     "read_template",
     "refuse_unreadable",
+    "template",
     "tilted",
 ]
 
@@ -64,8 +75,9 @@ __all__ = [
 def load_inputs(
     name_or_path: str | Path | Inputs, model: str | Path | Model, corpus: Corpus | None = None
 ) -> Inputs:
-    """One of the catalogue's distributions by its name, or a template from a `.toml` file.
+    """One of the catalogue's distributions by its name, or one's own from a file.
 
+    That is a template, `.toml`, or texts as `longshot.inputs.rows` reads them: `rows.jsonl#prompt`.
     Inputs that are there already are checked against the model and given back.
 
     Token frequencies are the shipped ones where the model's tokenizer is, else counted in
@@ -78,8 +90,11 @@ def load_inputs(
         refuse_unreadable(name_or_path, model)
         return name_or_path
     counts = load_counts(model.tokenizer, corpus)
+    inputs: Inputs
     if str(name_or_path).endswith(".toml"):
         inputs = read_template(Path(name_or_path), model.tokenizer, counts)
+    elif is_rows(str(name_or_path)):
+        inputs = template(model, "{row}", name=str(name_or_path), row=Path(name_or_path))
     else:
         inputs = build(str(name_or_path), model.tokenizer, counts)
     refuse_unreadable(inputs, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -20,11 +21,17 @@ def _byte_of_character() -> dict[str, int]:
     return table
 
 
+Chat = Callable[[list[dict[str, str]]], str]
+"""Turns messages, each with its role and content, into the text that a chat model reads."""
+
+
 class Tokenizer:
     """A byte-level BPE tokenizer; `bos` is the id of the token that starts every input."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, bos: int | None = None) -> None:
-        self.backend = backend
+    def __init__(
+        self, backend: tokenizers.Tokenizer, bos: int | None = None, chat: Chat | None = None
+    ) -> None:
+        self.backend, self.chat = backend, chat
         self.special_ids = frozenset(
             token for token, added in backend.get_added_tokens_decoder().items() if added.special
         )
