@@ -5,10 +5,12 @@ from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
 from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
 from longshot.inputs import (
+    GeneratedInputs,
     Inputs,
     ProductInputs,
     SlotInputs,
     TokenDistribution,
+    generated,
     load_inputs,
     template,
 )
@@ -23,6 +25,7 @@ __all__ = [
     "Cost",
     "Estimate",
     "Event",
+    "GeneratedInputs",
     "Inputs",
     "Job",
     "LongshotError",
@@ -40,6 +43,7 @@ __all__ = [
     "Witness",
     "estimate",
     "estimate_many",
+    "generated",
     "load_inputs",
     "load_model",
     "load_run",

@@ -36,10 +36,10 @@ class Table:
         return two_sample_p_value(there, back)
 
 
-def worst_redraw(inputs: Finite, start: int, share: float, seed: int = 0) -> float:
+def worst_redraw(inputs: Finite, start: int, share: float, draws: int = DRAWS) -> float:
     """The smaller p-value of a redraw's law and of its reversibility, from draws of the law."""
-    generator, table = torch.Generator().manual_seed(seed), Table(inputs)
-    before = inputs.sample(DRAWS, generator)
+    generator, table = torch.Generator().manual_seed(0), Table(inputs)
+    before = inputs.sample(draws, generator)
     after = inputs.redraw(before, generator, start, share)
     assert bool((after[:, :start] == before[:, :start]).all())
     return min(table.fit(after), table.symmetry(before, after))

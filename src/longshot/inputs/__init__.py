@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, read_text
 from longshot.inputs.base import (
     NOTHING,
     Finite,
@@ -26,6 +26,7 @@ from longshot.inputs.base import (
 from longshot.inputs.catalogue import CATALOGUE, build
 from longshot.inputs.corpus import Corpus
 from longshot.inputs.counts import Counts, load_counts
+from longshot.inputs.generated import GeneratedInputs
 from longshot.inputs.product import ProductInputs
 from longshot.inputs.rows import is_rows
 from longshot.inputs.slots import Piece, SlotInputs
@@ -33,7 +34,9 @@ from longshot.inputs.template import read_template, template
 from longshot.inputs.tilt import Draws, draw, tilted
 from longshot.inputs.tokens import TokenDistribution
 from longshot.inputs.tree import Branches, Tree
+from longshot.inputs.writing import generated, read_generated
 from longshot.models import Model, load_model
+from longshot.toml import TomlFile
 
 __all__ = [
     "CATALOGUE",
@@ -43,6 +46,7 @@ __all__ = [
     "Counts",
     "Draws",
     "Finite",
+    "GeneratedInputs",
     "Group",
     "Inputs",
     "Listed",
@@ -60,6 +64,7 @@ __all__ = [
     "continued",
     "draw",
     "fixed_beginning",
+    "generated",
     "is_finite",
     "is_product",
     "load_counts",
@@ -77,7 +82,7 @@ def load_inputs(
 ) -> Inputs:
     """One of the catalogue's distributions by its name, or one's own from a file.
 
-    That is a template, `.toml`, or texts as `longshot.inputs.rows` reads them: `rows.jsonl#prompt`.
+    That is a template or a writer, `.toml`, or texts, such as `rows.jsonl#prompt`.
     Inputs that are there already are checked against the model and given back.
 
     Token frequencies are the shipped ones where the model's tokenizer is, else counted in
@@ -92,7 +97,12 @@ def load_inputs(
     counts = load_counts(model.tokenizer, corpus)
     inputs: Inputs
     if str(name_or_path).endswith(".toml"):
-        inputs = read_template(Path(name_or_path), model.tokenizer, counts)
+        path = Path(name_or_path)
+        file = TomlFile.parse(read_text("template", path), str(path))
+        if "generated" in file.parsed:
+            inputs = read_generated(file, model)
+        else:
+            inputs = read_template(path, model.tokenizer, counts)
     elif is_rows(str(name_or_path)):
         inputs = template(model, "{row}", name=str(name_or_path), row=Path(name_or_path))
     else:

@@ -200,6 +200,12 @@ def refuse_unreadable(inputs: Inputs, model: Model) -> None:
             f"The inputs {inputs.name!r} are {inputs.length} tokens long, but the model "
             f"{model.name!r} reads at most {model.context}."
         )
+    writer = getattr(inputs, "writer", None)
+    if isinstance(writer, Model) and writer.tokenizer.fingerprint != model.tokenizer.fingerprint:
+        raise LongshotError(
+            f"{writer.name}, which writes the inputs {inputs.name!r}, has another tokenizer than "
+            f"{model.name}: it would read other words than were written."
+        )
     if is_product(inputs):
         supports = [d.support for d in as_product(inputs, "a check of tokens").positions]
         for token in (int(support[end]) for support in supports for end in (0, -1)):

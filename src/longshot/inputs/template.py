@@ -38,6 +38,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from longshot.errors import LongshotError, read_text, unknown_name
+from longshot.inputs.chat import Messages, rendered
 from longshot.inputs.classes import CLASSES, class_tokens
 from longshot.inputs.corpus import LANGUAGES
 from longshot.inputs.counts import Counts, load_counts
@@ -72,7 +73,7 @@ def parse_template(
 
 def template(
     model: str | Path | Model,
-    text: str | Sequence[tuple[str, str]],
+    text: str | Messages,
     *,
     name: str = "template",
     **slots: Choices,
@@ -169,14 +170,11 @@ class _Template:
             self._known(key, said, ("role", "content"))
             self._string((*key, "role"), said.get("role"))
             self._string((*key, "content"), said.get("content"))
-        if self.tokenizer.chat is None:
-            self.file.refuse(key, "needs a chat template, which this model's tokenizer lacks")
         marked = [
-            {"role": m["role"], "content": re.sub(r"\{\{|\}\}|\{[^{}]*\}", _mark, m["content"])}
-            for m in messages
+            (m["role"], re.sub(r"\{\{|\}\}|\{[^{}]*\}", _mark, m["content"])) for m in messages
         ]
         with self.file.errors_at(*key):
-            text = self.tokenizer.chat(marked)
+            text = rendered(self.tokenizer, marked)
         text = text.replace("{", "{{").replace("}", "}}")
         return text.replace(_OPEN, "{").replace(_CLOSE, "}")
 
