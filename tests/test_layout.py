@@ -25,6 +25,7 @@ ORDER = (
     "events",
     "evaluate",
     "estimate",
+    "look",
     "methods",
     "truth",
     "study",

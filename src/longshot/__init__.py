@@ -3,6 +3,7 @@
 from longshot.api import estimate, estimate_many
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
+from longshot.evaluate import Judged, Sampled
 from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
 from longshot.inputs import (
     GeneratedInputs,
@@ -14,6 +15,7 @@ from longshot.inputs import (
     load_inputs,
     template,
 )
+from longshot.look import Look, look
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
 from longshot.study import Run, load_run
@@ -28,13 +30,16 @@ __all__ = [
     "GeneratedInputs",
     "Inputs",
     "Job",
+    "Judged",
     "LongshotError",
+    "Look",
     "Matches",
     "Method",
     "Model",
     "Problem",
     "ProductInputs",
     "Run",
+    "Sampled",
     "SlotInputs",
     "TokenDistribution",
     "TokenIn",
@@ -48,6 +53,7 @@ __all__ = [
     "load_model",
     "load_run",
     "load_truth",
+    "look",
     "pick_targets",
     "template",
 ]

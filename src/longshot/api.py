@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from longshot.errors import LongshotError
 from longshot.estimate import Estimate, Job, Progress
-from longshot.events import EventLike, as_event
-from longshot.inputs import Inputs, load_inputs
+from longshot.events import Event, EventLike, as_event
+from longshot.inputs import Inputs, load_inputs, with_noise
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
 
@@ -68,11 +69,20 @@ def estimate_many(
     distribution = load_inputs(inputs, language_model)
     wanted = tuple(as_event(event, language_model) for event in events)
     calls = whole_number(budget, "The budget is a whole number of model calls", least=1)
+    distribution = with_noise(distribution, max((event.noise for event in wanted), default=0))
     job = Job(language_model, distribution, wanted, calls, whole_number(seed, SEED), progress)
     if not wanted:
         return []
     chosen.check(job)
-    return chosen.estimate(job)
+    return [beside(event, found) for event, found in zip(wanted, chosen.estimate(job), strict=True)]
+
+
+def beside(event: Event, answer: Estimate) -> Estimate:
+    """The answer with what a judge has to say of itself."""
+    if not hasattr(event, "told"):
+        return answer
+    told = event.told(answer.probability, answer.interval)
+    return replace(answer, statistics={**answer.statistics, **told})
 
 
 SEED = "The seed is a whole number"

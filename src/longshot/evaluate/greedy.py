@@ -58,6 +58,9 @@ def outcomes(
         decision = decide_by_logits(model, event, v)
         rows = (decision.grade > 0).nonzero()[:, 0]
         return Outcomes(rows, decision.grade[rows], decision.gap[rows], 0)
+    if event.decided_by == "itself":
+        own: Outcomes = event.outcomes(model, v, go_on)  # type: ignore[attr-defined]
+        return own
     won = winners(model, v) if won is None else won
     size = max(len(v), 1) if event.steps == 1 else ROWS
     followed = [

@@ -27,6 +27,7 @@ from longshot.inputs.catalogue import CATALOGUE, build
 from longshot.inputs.corpus import Corpus
 from longshot.inputs.counts import Counts, load_counts
 from longshot.inputs.generated import GeneratedInputs
+from longshot.inputs.noisy import NoisyInputs, with_noise
 from longshot.inputs.product import ProductInputs
 from longshot.inputs.rows import is_rows
 from longshot.inputs.slots import Piece, SlotInputs
@@ -50,6 +51,7 @@ __all__ = [
     "Group",
     "Inputs",
     "Listed",
+    "NoisyInputs",
     "Piece",
     "PositionSummary",
     "Product",
@@ -74,6 +76,7 @@ __all__ = [
     "refuse_unreadable",
     "template",
     "tilted",
+    "with_noise",
 ]
 
 

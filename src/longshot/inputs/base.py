@@ -179,7 +179,8 @@ def mixed_radix(index: Int64[Tensor, " n"], sizes: Sequence[int]) -> Int64[Tenso
 
 def log_prob(inputs: Inputs, tokens: Int[Tensor, "n length"]) -> Float64[Tensor, " n"] | None:
     """The log probability of each input, None where the inputs cannot tell."""
-    return inputs.log_prob(tokens) if hasattr(inputs, "log_prob") else None
+    known: Tensor | None = inputs.log_prob(tokens) if hasattr(inputs, "log_prob") else None
+    return known
 
 
 def fixed_beginning(inputs: Inputs | None) -> Int64[Tensor, "1 prefix"]:
