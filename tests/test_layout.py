@@ -26,6 +26,7 @@ ORDER = (
     "events",
     "evaluate",
     "estimate",
+    "look",
     "methods",
     "truth",
     "study",

@@ -3,8 +3,19 @@
 from longshot.api import estimate, estimate_many, estimate_steps
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
+from longshot.evaluate import Judged, Sampled
 from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
-from longshot.inputs import Inputs, ProductInputs, TokenDistribution, load_inputs
+from longshot.inputs import (
+    GeneratedInputs,
+    Inputs,
+    ProductInputs,
+    SlotInputs,
+    TokenDistribution,
+    generated,
+    load_inputs,
+    template,
+)
+from longshot.look import Look, look
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
 from longshot.study import Run, load_run
@@ -16,15 +27,20 @@ __all__ = [
     "Cost",
     "Estimate",
     "Event",
+    "GeneratedInputs",
     "Inputs",
     "Job",
+    "Judged",
     "LongshotError",
+    "Look",
     "Matches",
     "Method",
     "Model",
     "Problem",
     "ProductInputs",
     "Run",
+    "Sampled",
+    "SlotInputs",
     "TokenDistribution",
     "TokenIn",
     "TokenIs",
@@ -33,9 +49,12 @@ __all__ = [
     "estimate",
     "estimate_many",
     "estimate_steps",
+    "generated",
     "load_inputs",
     "load_model",
     "load_run",
     "load_truth",
+    "look",
     "pick_targets",
+    "template",
 ]

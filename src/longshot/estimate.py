@@ -294,7 +294,7 @@ def best_witnesses(
     best: dict[tuple[int, ...], Witness] = {}
     order = gaps if known is None else known
     for i in order.argsort(descending=True, stable=True).tolist():
-        row = tokens[i].tolist()
+        row = [token for token in tokens[i].tolist() if token >= 0]
         if tuple(row) not in best:
             text = problem.model.tokenizer.decode(row)
             probable = None if known is None else float(known[i])

@@ -47,9 +47,9 @@ Path = tuple[Step, ...]
 class Event(ABC):
     """What every event can tell. Only `key` has no default, and `score` where logits decide."""
 
-    decided_by: ClassVar[Literal["logits", "tokens"]] = "logits"
+    decided_by: ClassVar[Literal["logits", "tokens", "itself"]] = "logits"
     """Whether `score` and `grade` of the next token's logits decide, or `allows` of the path of
-    greedy tokens."""
+    greedy tokens, or an `outcomes` of its own."""
 
     @property
     @abstractmethod
@@ -90,6 +90,11 @@ class Event(ABC):
     def show(self, model: Model) -> str:
         """The event as a person would read it."""
         return self.key
+
+    @property
+    def noise(self) -> int:
+        """How many uniform numbers decide beside the input: one for each token that is sampled."""
+        return 0
 
     @property
     def can_be_climbed(self) -> bool:
@@ -223,6 +228,12 @@ class Continuation(Event):
         return f"{model.tokenizer.decode(list(tokens))!r} ({spelt})"
 
 
+def output_text(tokenizer: Tokenizer, path: list[int]) -> str:
+    """The text of an output, which ends with its first special token."""
+    ends = (i + 1 for i, token in enumerate(path) if token in tokenizer.special_ids)
+    return tokenizer.decode(path[: next(ends, len(path))])
+
+
 def path_of(tokens: tuple[int, ...]) -> Path:
     """The path on which each of the tokens wins after those before it."""
     return tuple(Step(tokens[:j], (token,)) for j, token in enumerate(tokens))
@@ -298,7 +309,7 @@ class Matches(Event):
         if path.shape[1] < self.within or not len(path):
             return torch.ones(len(path), dtype=torch.bool)
         distinct, place = path.unique(dim=0, return_inverse=True)
-        texts = [tokenizer.decode(row) for row in distinct.tolist()]
+        texts = [output_text(tokenizer, row) for row in distinct.tolist()]
         return torch.tensor([self.accepts(text) for text in texts], dtype=torch.bool)[place]
 
     def accepts(self, text: str) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 from longshot.evaluate.argmax import readout
 from longshot.evaluate.blocks import BLOCK, GRAIN, filled_up, refuse_non_finite
 from longshot.evaluate.readers import LogitReader, TokenReader
-from longshot.inputs import Inputs, fixed_beginning
+from longshot.inputs import Inputs, by_length, continued, fixed_beginning
 from longshot.models import CachedNetwork, Memory, Model, SizedNetwork, in_blocks
 
 
@@ -90,7 +90,51 @@ class Pass:
         known: Known | None = None,
     ) -> Evaluation:
         """Score and activation of each input and, if asked, the gradient of its score."""
-        tokens = torch.cat([tokens, self.forced.expand(len(tokens), -1)], 1)
+        tokens = continued(tokens, self.forced.expand(len(tokens), -1))
+        (first, *others) = by_length(tokens)
+        if isinstance(first[0], slice):
+            return self._of_one_length(tokens, owner, gradient, known)
+        whole = Evaluation(
+            torch.empty(len(tokens), dtype=self.readout.dtype),
+            self.readout.rows.new_empty(len(tokens), self.model.width),
+            None,
+        )
+        if gradient:
+            shape = (len(tokens), tokens.shape[1] - len(self.forced), self.model.embedding.shape[1])
+            whole = whole._replace(gradient=self.readout.rows.new_zeros(shape))
+        for rows, some in (first, *others):
+            assert isinstance(rows, Tensor)
+            score, v, slopes = self._some(rows, some, owner, gradient, known)
+            whole.score[rows], whole.activation[rows] = score, v
+            if whole.gradient is not None and slopes is not None:
+                whole.gradient[rows, : slopes.shape[1]] = slopes
+        return whole
+
+    def _some(
+        self,
+        rows: Int[Tensor, " some"],
+        tokens: Int[Tensor, "some position"],
+        owner: Int[Tensor, " rows"],
+        gradient: bool,
+        known: Known | None,
+    ) -> Evaluation:
+        """The rows of one length among others; a row that ends before `start` runs its last."""
+        if known is None:
+            return self._of_one_length(tokens, owner[rows], gradient, None)
+        filled = torch.cat([rows, rows[:1].expand(-len(rows) % GRAIN)])
+        mine = known.rows(filled)._replace(start=min(known.start, tokens.shape[1] - 1))
+        found = self._of_one_length(tokens, owner[rows], gradient, mine)
+        for layer, new in zip(known.memory, mine.memory, strict=True):
+            layer[:, rows] = new[:, : len(rows)]
+        return found
+
+    def _of_one_length(
+        self,
+        tokens: Int[Tensor, "rows position"],
+        owner: Int[Tensor, " rows"],
+        gradient: bool,
+        known: Known | None,
+    ) -> Evaluation:
         rows, free, device = len(tokens), tokens.shape[1] - len(self.forced), self.model.device
         dtype = self.readout.dtype
         score = torch.empty(rows, dtype=dtype)

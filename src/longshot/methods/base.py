@@ -21,7 +21,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.estimate import Cost, Estimate, Job
-from longshot.evaluate import activations
+from longshot.evaluate import activations, macs
 from longshot.events import Event
 from longshot.inputs import as_product
 
@@ -202,5 +202,5 @@ class Activations:
         drawn = job.inputs.sample(job.budget, job.shared_generator("activations"))
         self.tokens = drawn[:samples]
         self.values = activations(job.model, self.tokens)
-        macs = samples * job.model.network.macs(job.inputs.length)
-        self.cost = Cost(forwards=samples, macs=macs, seconds=clock.seconds)
+        spent = macs(job.model, self.tokens)
+        self.cost = Cost(forwards=samples, macs=spent, seconds=clock.seconds)
