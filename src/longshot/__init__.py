@@ -15,7 +15,7 @@ from longshot.inputs import (
     load_inputs,
     template,
 )
-from longshot.look import Look, look
+from longshot.look import Seen, look
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
 from longshot.study import Run, load_run
@@ -32,7 +32,6 @@ __all__ = [
     "Job",
     "Judged",
     "LongshotError",
-    "Look",
     "Matches",
     "Method",
     "Model",
@@ -40,6 +39,7 @@ __all__ = [
     "ProductInputs",
     "Run",
     "Sampled",
+    "Seen",
     "SlotInputs",
     "TokenDistribution",
     "TokenIn",

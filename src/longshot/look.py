@@ -59,7 +59,7 @@ class RunnerUp:
 
 
 @dataclass(frozen=True)
-class Look:
+class Seen:
     """What a model says after some inputs, the likeliest first."""
 
     outputs: tuple[Output, ...]
@@ -71,7 +71,7 @@ class Look:
     """The probability of all outputs that were not seen; 0 where every input was run."""
 
 
-class _Table:
+class _Outputs:
     """Outputs by their tokens, and the runners-up."""
 
     def __init__(self, model: Model) -> None:
@@ -110,7 +110,7 @@ class _Table:
     def text(self, row: Tensor) -> str:
         return self.model.tokenizer.decode([token for token in row.tolist() if token >= 0])
 
-    def result(self, is_exact: bool, runners_up: int) -> Look:
+    def result(self, is_exact: bool, runners_up: int) -> Seen:
         tokenizer = self.model.tokenizer
         order = sorted(self.seen.items(), key=lambda item: (-item[1][0], item[0]))
         outputs = tuple(
@@ -127,7 +127,7 @@ class _Table:
         )
         once = sum(n == 1 for _, n in self.seen.values())
         unseen = 0.0 if is_exact else once / max(self.count, 1)
-        return Look(outputs, near, self.count, is_exact, unseen)
+        return Seen(outputs, near, self.count, is_exact, unseen)
 
 
 def look(
@@ -140,7 +140,7 @@ def look(
     runners_up: int = 10,
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
-) -> Look:
+) -> Seen:
     """What the model says in its first `tokens` tokens, greedily, and how often.
 
     All inputs are run where there are at most `most` of them, else `samples` of them.
@@ -154,7 +154,7 @@ def look(
             f"{language_model.name} reads {language_model.context} tokens, not the "
             f"{distribution.length + tokens - 1} of {distribution.name!r} with {tokens} more."
         )
-    table = _Table(language_model)
+    table = _Outputs(language_model)
     exact = is_finite(distribution) and as_finite(distribution, "a look").count <= most
     if exact:
         total = as_finite(distribution, "a look").count
@@ -178,7 +178,7 @@ def _not_asked(rows: Tensor, path: Tensor) -> Tensor:
     raise AssertionError("one token needs no other")
 
 
-def _add_leaves(table: _Table, leaves: Leaves, tokens: int) -> None:
+def _add_leaves(table: _Outputs, leaves: Leaves, tokens: int) -> None:
     said = follow(table.model, leaves.activation, leaves.go_on, tokens)
     table.add(leaves.tokens, leaves.log_prob, said.path)
     table.look_behind(leaves.tokens, leaves.activation)
