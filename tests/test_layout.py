@@ -14,7 +14,11 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 PACKAGE = "longshot"
 ORDER = (
+    "version",
     "errors",
+    "names",
+    "quantities",
+    "threads",
     "work",
     "toml",
     "database",

@@ -13,6 +13,7 @@ from longshot.events import EventLike, as_event
 from longshot.inputs import Inputs, load_inputs
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
+from longshot.threads import threads_for
 
 
 def estimate(
@@ -72,7 +73,8 @@ def estimate_many(
     if not wanted:
         return []
     chosen.check(job)
-    return chosen.estimate(job)
+    with threads_for(language_model.width):
+        return chosen.estimate(job)
 
 
 SEED = "The seed is a whole number"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -11,10 +11,10 @@ from rich.text import Text
 
 from longshot.cli.app import app, console
 from longshot.cli.study import run_with_display
-from longshot.engines import make_engine
-from longshot.report import write_report
-from longshot.study import Run, load_run, preset
-from longshot.study.summary import Scored, score_run
+
+if TYPE_CHECKING:
+    from longshot.study import Run
+    from longshot.study.summary import Scored
 
 SHOWN = 6  # targets of each distribution
 
@@ -28,6 +28,11 @@ def demo(
 
     Example: [bold]longshot demo[/]
     """
+    from longshot.engines import make_engine
+    from longshot.report import write_report
+    from longshot.study import load_run, preset
+    from longshot.study.summary import score_run
+
     run_with_display(preset("demo"), out, make_engine("local", workers))
     run = load_run(out)
     for model, inputs in run.cells:

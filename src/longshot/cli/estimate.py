@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -14,24 +14,26 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from longshot.api import estimate as estimate_one
-from longshot.cli.app import app, console
+from longshot.cli.app import JsonOption, app, console, some_inputs, some_methods, some_models
 from longshot.errors import LongshotError
-from longshot.estimate import Estimate, Problem
-from longshot.events import Continuation, EventLike, Matches, as_event
-from longshot.inputs import load_inputs
-from longshot.methods import METHODS, load_plugins
-from longshot.models import load_model
-from longshot.report.embed import write_page
-from longshot.report.question import question_page
+from longshot.quantities import parse_count
+
+if TYPE_CHECKING:
+    from longshot.estimate import Estimate
+    from longshot.events import EventLike
 
 Setting = str | int | float | None
 
 
 @app.command()
 def estimate(
-    model: Annotated[str, typer.Option(help="A model's name or path.")] = "mini-2l",
-    inputs: Annotated[str, typer.Option(help="A distribution's name, or a .toml file.")] = "camel",
+    model: Annotated[
+        str, typer.Option(autocompletion=some_models, help="A model's name or path.")
+    ] = "mini-2l",
+    inputs: Annotated[
+        str,
+        typer.Option(autocompletion=some_inputs, help="A distribution's name, or a .toml file."),
+    ] = "camel",
     target: Annotated[
         list[str] | None,
         typer.Option(help="The text of a token, or #ID; given several times: any of them."),
@@ -48,22 +50,26 @@ def estimate(
     climb: Annotated[
         list[str] | None, typer.Option(help="A text that --matches accepts, to climb towards.")
     ] = None,
-    method: Annotated[str, typer.Option(help="See longshot methods.")] = "itgis",
-    budget: Annotated[int, typer.Option(help="Model calls, burn-in included.")] = 2**12,
+    method: Annotated[
+        str, typer.Option(autocompletion=some_methods, help="See longshot methods.")
+    ] = "itgis",
+    budget: Annotated[
+        str, typer.Option(help="Model calls, burn-in included: 4096, 2**12, 4k, 1e6 …")
+    ] = "2**12",
     seed: int = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the method: temperature=0.5; several times."),
     ] = None,
     corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
     html: Annotated[
         Path | None, typer.Option(help="Also write a page that shows which tokens mattered.")
     ] = None,
 ) -> None:
     """Estimate how likely a target is.
 
-    Example: [bold]longshot estimate --model mini-2l --inputs camel --target " but"[/]
+    Example: [bold]longshot estimate --target ail --set temperature=0.5[/]
     """
     given = sum(map(bool, (target, continuation, matches)))
     if given != 1:
@@ -72,6 +78,15 @@ def estimate(
         raise LongshotError(f"Name {what} {both}.")
     if not matches and (climb or within is not None):
         raise LongshotError("--within and --climb belong to --matches.")
+    calls = parse_count(budget)
+    from longshot.api import estimate as estimate_one
+    from longshot.estimate import Problem
+    from longshot.events import Continuation, Matches, as_event
+    from longshot.inputs import load_inputs
+    from longshot.models import load_model
+    from longshot.report.embed import write_page
+    from longshot.report.question import question_page
+
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
     wanted: EventLike
@@ -86,7 +101,7 @@ def estimate(
     with Progress(console=console, transient=True, disable=as_json) as progress:
         bar = progress.add_task(method, total=1.0)
         answer = estimate_one(
-            language_model, distribution, event, method=method, budget=budget, seed=seed,
+            language_model, distribution, event, method=method, budget=calls, seed=seed,
             progress=lambda share: progress.update(bar, completed=share),
             **dict(_setting(s) for s in settings or []),
         )  # fmt: skip
@@ -145,12 +160,14 @@ def _body(answer: Estimate) -> Group:
 
 @app.command()
 def methods(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the methods and their settings.
 
     Example: [bold]longshot methods[/]
     """
+    from longshot.methods import METHODS, load_plugins
+
     table = Table("method", "what it does", "settings", title="methods")
     rows = []
     load_plugins()

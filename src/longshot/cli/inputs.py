@@ -7,31 +7,39 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console
+from longshot.cli.app import JsonOption, app, console, some_inputs, some_models
 from longshot.errors import LongshotError
-from longshot.inputs import CATALOGUE, PositionSummary, Product, as_product, load_inputs
-from longshot.models import Model, Tokenizer, load_model
+
+if TYPE_CHECKING:
+    from longshot.inputs import PositionSummary, Product
+    from longshot.models import Model, Tokenizer
 
 WHO = "longshot inputs"
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()
 def inputs(
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="show NAME", help="Draw from one of them instead of listing all."),
+        typer.Argument(
+            metavar="show NAME",
+            autocompletion=lambda incomplete: [
+                *(["show"] if "show".startswith(incomplete) else []),
+                *some_inputs(incomplete),
+            ],
+            help="Draw from one of them instead of listing all.",
+        ),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Show a template instead of a name.")] = None,
-    model: Annotated[str, typer.Option(help="Whose tokens the inputs are made of.")] = "mini-2l",
+    model: Annotated[
+        str, typer.Option(autocompletion=some_models, help="Whose tokens the inputs are made of.")
+    ] = "mini-2l",
     number: Annotated[int, typer.Option("-n", min=0, help="How many inputs to draw.")] = 5,
     seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
     corpus: Annotated[
@@ -47,6 +55,9 @@ def inputs(
 
     Examples: [bold]longshot inputs[/], [bold]longshot inputs show camel --model mini-2l -n 3[/]
     """
+    from longshot.inputs import as_product, load_inputs
+    from longshot.models import load_model
+
     match what or [], file:
         case [], None:
             _list(load_model(model), corpus, as_json)
@@ -64,6 +75,8 @@ def inputs(
 
 
 def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
+    from longshot.inputs import CATALOGUE, as_product, load_inputs
+
     table = Table("name", "what it is", "tokens", "random", title=f"inputs for {model.name}")
     rows: list[dict[str, object]] = []
     for name, entry in CATALOGUE.items():
@@ -84,7 +97,9 @@ def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
 
 
 def _show(inputs: Product, model: Model, number: int, seed: int, as_json: bool) -> None:
-    drawn = inputs.sample(number, torch.Generator().manual_seed(seed)).tolist()
+    from torch import Generator
+
+    drawn = inputs.sample(number, Generator().manual_seed(seed)).tolist()
     summaries = inputs.describe()
     if as_json:
         typer.echo(_json(inputs, summaries, drawn, model.tokenizer))

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 from longshot.errors import LongshotError
+from longshot.threads import torch_threads
 from longshot.work import Item, Result
 
 _function: Callable[[Any], Any]  # a worker's own copy
@@ -33,7 +33,7 @@ class LocalEngine:
         """The results as they finish."""
         if self.workers == 1:
             for item in items:
-                with one_thread():
+                with torch_threads(1):
                     result = function(item)
                 yield result
         else:
@@ -85,14 +85,3 @@ def _end_with_parent() -> None:
 
 def _call(item: Any) -> Any:
     return _function(item)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread inside, as many as before outside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

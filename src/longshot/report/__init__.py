@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from longshot.names import DRAWN, FORMATS
 from longshot.study import Run
 
-DRAWN = ("png", "svg", "pdf")
-FORMATS = ("html", "md", "tex", *DRAWN)
+__all__ = ["DRAWN", "FORMATS", "write_report"]
 
 
 def write_report(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 from longshot.estimate import Estimate
@@ -16,6 +15,7 @@ from longshot.report.tables import tables
 from longshot.report.words import answer, winner
 from longshot.study.scores import LossName
 from longshot.study.summary import CostKind, Scored
+from longshot.version import __version__
 
 SCRIPTS = ("base.js", "charts.js", "scatter.js", "main.js")
 FAILURES = 200
@@ -35,7 +35,7 @@ def page(evidence: Evidence) -> str:
             "FACTS": _facts(evidence),
             "TABLES": "".join(as_html(grid) for grid in tables(evidence)),
             "FAILURES": _failures(evidence),
-            "VERSION": html.escape(version("longshot")),
+            "VERSION": __version__,
             "STYLE": read_asset("page.css"),
             "LOOKS": _looks(evidence),
             "DATA": as_json(page_data(evidence)),

@@ -49,10 +49,10 @@ from pydantic import (
 from longshot.errors import LongshotError, read_text, unknown_name
 from longshot.methods import METHODS, Method, make_method
 from longshot.methods.base import complaint, settings_table
+from longshot.names import PRESETS, preset_names
 from longshot.toml import KeyPath, TomlFile
 from longshot.truth.result import RELATIVE_ERROR
 
-PRESETS = Path(__file__).parent / "presets"
 TUNED = "tuned"
 T = TypeVar("T", bound=Hashable)
 LARGEST = 2**40  # calls; a slip of the keyboard should not run for ever
@@ -172,9 +172,8 @@ def read_spec(path: Path) -> Spec:
 
 def preset(name: str) -> Spec:
     """A study that ships with the package."""
-    known = sorted(path.stem for path in PRESETS.glob("*.toml"))
-    if name not in known:
-        raise unknown_name("preset", name, known)
+    if name not in preset_names():
+        raise unknown_name("preset", name, preset_names())
     return read_spec(PRESETS / f"{name}.toml")
 
 
