@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from longshot.errors import LongshotError, first_line, read_text, unknown_name
+from longshot.errors import LongshotError, first_line, needs, read_text, unknown_name
 
 LANGUAGES = ("english", "python", "spanish")
 PAPER = {
@@ -61,10 +61,7 @@ class HubDataset:
         try:
             import datasets
         except ImportError:
-            raise LongshotError(
-                f"Reading {self.repository} needs the package datasets; "
-                f"install it with: pip install 'longshot[paper]'."
-            ) from None
+            raise needs(f"Reading {self.repository}", "datasets", "paper") from None
         try:
             builder = datasets.load_dataset_builder(self.repository, self.configuration)
             builder.config.data_files["train"].reverse()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from longshot.errors import LongshotError, first_line
+from longshot.errors import LongshotError, first_line, needs
 from longshot.models.base import Model
 from longshot.models.decoder import Decoder, KeysValues, dense_macs
 from longshot.models.decoder_check import checked_network
@@ -40,9 +40,7 @@ def load_huggingface(
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
-        raise LongshotError(
-            f"{name} needs the package transformers: pip install 'longshot[hf]'."
-        ) from error
+        raise needs(name, "transformers", "hf") from error
     place = _place(name)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **place.options}
     try:

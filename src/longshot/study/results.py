@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, needs
 from longshot.estimate import Estimate
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
 
@@ -122,9 +122,7 @@ class Run:
         try:
             from pandas import DataFrame
         except ImportError as error:
-            raise LongshotError(
-                "to_pandas needs the package pandas: pip install 'longshot[notebook]'."
-            ) from error
+            raise needs("to_pandas", "pandas", "notebook") from error
         return DataFrame(list(self.records()))
 
     def witnesses(self) -> Iterator[dict[str, Any]]:
