@@ -26,6 +26,6 @@ def write_report(
 
     `progress` is called with the share of the work that is done and what is being done.
     """
-    from longshot.report import write  # matplotlib takes longer to load than most commands run
+    from longshot.report import write  # Altair takes longer to load than most commands run
 
     return write.write_report(run, folder, formats, progress)

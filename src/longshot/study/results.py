@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.errors import LongshotError, needs
 from longshot.estimate import Estimate
+from longshot.names import preset_names
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ class Run:
     chosen: Mapping[tuple[Stage, str, str], Chosen]
     rows: tuple[Row, ...]
     tuned: Mapping[tuple[str, str, str], Tuned]
+    finished: str = ""
+    """When its last row was committed, as ISO 8601."""
+    made_by: str = ""
+    """The version of longshot that committed it."""
+
+    @property
+    def command(self) -> str:
+        """What makes such a run."""
+        study = f"--preset {self.name}" if self.name in preset_names() else f"{self.name}.toml"
+        return f"longshot run {study}"
 
     @property
     def name(self) -> str:
@@ -147,6 +158,7 @@ def load_run(path: str | Path) -> Run:
             chosen=store.all_chosen(),
             rows=tuple(store.rows("run")),
             tuned=store.tuned(),
+            **store.last_commit(),
         )
 
 
