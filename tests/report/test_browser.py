@@ -152,6 +152,7 @@ def test_pointing_at_a_mark_shows_its_token(browser: Chrome, small: Path, width:
     tip = WebDriverWait(browser, 5).until(lambda _: find(browser, "#vg-tooltip-element.visible"))
     for word in ("token", "truth", "estimate", "MACs", "witness"):
         assert word in tip.text
+    assert 0 <= tip.rect["x"] < tip.rect["x"] + tip.rect["width"] <= width
     assert not tip.find_elements(By.CSS_SELECTOR, "script")
     assert browser.get_log("browser") == []
 
