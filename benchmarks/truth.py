@@ -19,9 +19,9 @@ from longshot.evaluate.argmax import BLOCK
 from longshot.evaluate.blocks import BLOCK as MODEL_BLOCK
 from longshot.inputs import CATALOGUE, Tree, load_inputs
 from longshot.models import load_model
-from longshot.models.checkpoints import ZOO_NAMES
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from longshot.models.products import dense
+from longshot.names import ZOO_NAMES
 from longshot.truth import Truth, load_truth, run_span
 from longshot.truth.sampling import UNIT, sampler
 from longshot.truth.tally import KINDS, Kind, Span, Stream

@@ -14,8 +14,8 @@ from longshot.evaluate.blocks import BLOCK
 from longshot.events import Score, TokenIn, TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution, load_inputs
 from longshot.models import Model, load_model
-from longshot.models.checkpoints import ZOO_NAMES
 from longshot.models.gelu import GeluConfig, GeluTransformer
+from longshot.names import ZOO_NAMES
 from tests.toys import toy_model, toy_tokenizer
 
 EVENTS: list[TokenIn] = [TokenIs(3), TokenIn(frozenset({1, 6, 2})), TokenIs(0)]

@@ -6,7 +6,7 @@ import pytest
 
 from longshot.inputs import CATALOGUE
 from longshot.models import load_model
-from longshot.models.checkpoints import ZOO_NAMES
+from longshot.names import ZOO_NAMES
 from tests.test_evaluate import check_argmax, real_activations
 
 

@@ -14,8 +14,12 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 PACKAGE = "longshot"
 ORDER = (
+    "version",
     "errors",
     "files",
+    "names",
+    "quantities",
+    "threads",
     "work",
     "toml",
     "database",

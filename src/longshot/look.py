@@ -29,9 +29,8 @@ from longshot.evaluate.argmax import UNEMBED_BLOCK, readout
 from longshot.events import output_text
 from longshot.inputs import Inputs, as_finite, is_finite, load_inputs
 from longshot.models import Model, load_model
+from longshot.names import MOST, SAMPLES
 
-MOST = 2**17  # inputs that are all run unless told otherwise
-SAMPLES = 2**12
 BLOCK = 2**10  # samples between two reports of progress
 
 

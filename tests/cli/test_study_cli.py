@@ -174,7 +174,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.M
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longshot.cli.study.run_study", interrupt)
+    monkeypatch.setattr("longshot.study.run_study", interrupt)
     result = run("run", "--preset", "smoke", "--out", tmp_path / "run")
     assert result.exit_code == 130
     assert "the same command goes on" in result.output

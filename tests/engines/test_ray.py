@@ -71,5 +71,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_ray)
-    with pytest.raises(LongshotError, match=r"pip install 'longshot\[ray\]'"):
+    with pytest.raises(LongshotError, match=r"pip install 'longshot-lm\[ray\]'"):
         list(make_engine("ray").map(complain, [1]))

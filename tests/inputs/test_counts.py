@@ -134,7 +134,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("datasets") is not None, reason="datasets is here")
 def test_a_dataset_without_the_package_says_how_to_get_it() -> None:
-    with pytest.raises(LongshotError, match=r"pip install 'longshot\[paper\]'"):
+    with pytest.raises(LongshotError, match=r"pip install 'longshot-lm\[paper\]'"):
         load_counts(TOY, "paper").of("python")
 
 

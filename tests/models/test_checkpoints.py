@@ -18,9 +18,10 @@ from safetensors.torch import save_file
 
 from longshot.errors import LongshotError
 from longshot.models import Model, available, load_model
-from longshot.models.checkpoints import ZOO, ZOO_NAMES
+from longshot.models.checkpoints import ZOO
 from longshot.models.gelu import GeluTransformer
-from longshot.models.hub import HUB, TOKENIZER_REPOSITORY
+from longshot.models.hub import TOKENIZER_REPOSITORY
+from longshot.names import HUB, ZOO_NAMES
 from tests.checkpoint_files import their_state, write_ours, write_theirs
 from tests.toys import toy_network, toy_tokenizer
 

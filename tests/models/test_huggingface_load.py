@@ -295,4 +295,7 @@ def test_a_target_that_is_no_token(folder: Path) -> None:
 
 def test_without_transformers_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    assert "pip install 'longshot[hf]'" in refusal("hf:gpt2")
+    assert (
+        "pip install '.[hf]' in a clone of longshot, or pip install 'longshot-lm[hf]'."
+        in refusal("hf:gpt2")
+    )

@@ -12,18 +12,22 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from selenium.webdriver import ActionChains, Chrome, ChromeOptions
+from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
+from typer.testing import CliRunner
 
+from longshot.cli import main  # noqa: F401 - puts the commands on the app
+from longshot.cli.app import app
 from longshot.files import write_whole
 from longshot.report.evidence import gather
 from longshot.report.page import page
-from tests.report.synthetic import NASTY, full_page, make_evidence, make_run
+from tests.report.synthetic import full_page, make_evidence, make_run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -89,46 +93,72 @@ def show(browser: Chrome, element: WebElement) -> WebElement:
     return element
 
 
+def run_script(browser: Chrome, script: str, *arguments: object) -> Any:
+    return browser.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+
+
+def settled(browser: Chrome, css: str) -> WebElement:
+    """A chart's figure, in view and drawn."""
+    figure = show(browser, find(browser, css))
+    WebDriverWait(browser, 20).until(lambda _: figure.get_attribute("data-drawn") == "yes")
+    return figure
+
+
+def wear(browser: Chrome, scheme: str) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+CHARTS = ("loss-by-model-is", "cost-is", "loss-by-distribution-is", "halves-is", "intervals",
+          "scatter-raw-mini-1l", "tuning-mini-1l", "truth")  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_it_opens_without_an_error_or_a_request(browser: Chrome, small: Path, width: int) -> None:
+def test_every_chart_is_drawn_without_an_error_or_a_request(
+    browser: Chrome, small: Path, width: int, scheme: str
+) -> None:
+    wear(browser, scheme)
     visit(browser, small, width)
-    assert "closest to the truth" in find(browser, "h1").text
+    for chart in CHARTS:
+        figure = settled(browser, f'figure[data-chart="{chart}"]')
+        assert figure.find_elements(By.CSS_SELECTOR, ".chart svg path"), chart
+        assert figure.find_elements(By.CSS_SELECTOR, "details summary"), "its own menu saves it"
+        drawing = figure.find_element(By.CSS_SELECTOR, "svg")
+        paper = run_script(browser, "return arguments[0].outerHTML.slice(0, 600)", drawing)
+        assert ("#ffffff" in paper or "255, 255, 255" in paper) == (scheme == "light"), paper
     assert browser.get_log("browser") == []
     assert requests(browser) == {small.as_uri()}
-    wide = browser.execute_script("return document.documentElement.scrollWidth")  # type: ignore[no-untyped-call]
+    wide = run_script(browser, "return document.documentElement.scrollWidth")
     assert wide <= width, "the page itself must not scroll sideways"
-    for chart in ("#by-model", "#by-cost", "#plot", "#by-inputs", "#curves", "#ranks"):
-        assert find_all(browser, f"{chart} svg path"), chart
+    wear(browser, "light")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_pointing_at_a_mark_shows_its_token(browser: Chrome, small: Path, width: int) -> None:
     visit(browser, small, width)
-    Select(find(browser, "#method")).select_by_value("itgis")
-    marks = find_all(browser, "#plot .point")
-    assert len(marks) == 12
-    tip, seen = find(browser, "#tip"), set()
-    assert not tip.is_displayed()
-    for mark in marks:
-        ActionChains(browser).move_to_element(show(browser, mark)).perform()
-        assert tip.is_displayed()
-        seen.add(find(browser, "#tip .token").text.split("#")[0].strip())
-        text = tip.text
-        assert "truth" in text
-        assert "±" in text
-        assert "itgis" in text
-        assert "MACs" in text
-        box = tip.rect
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-    assert "'</script><script>alert(1)</script>'" in seen
-    assert len(seen) >= len(NASTY) - 2  # marks may lie on one another
+    figure = settled(browser, 'figure[data-chart="scatter-raw-mini-1l"]')
+    marks = figure.find_elements(By.CSS_SELECTOR, ".mark-symbol.role-mark path")
+    assert len(marks) == 3 * 2 * 12
+    script = """
+        const seen = arguments[0].querySelectorAll(".mark-symbol.role-mark path");
+        const inside = (b) => b.x > 0 && b.right < innerWidth && b.y > 0 && b.bottom < innerHeight;
+        const mark = [...seen].find((m) => inside(m.getBoundingClientRect()));
+        const b = mark.getBoundingClientRect(), at = { clientX: b.x + 2, clientY: b.y + 2 };
+        for (const kind of ["pointermove", "mousemove", "pointerover", "mouseover"])
+            mark.dispatchEvent(new PointerEvent(kind, { bubbles: true, ...at }));
+    """
+    run_script(browser, script, figure)
+    tip = WebDriverWait(browser, 5).until(lambda _: find(browser, "#vg-tooltip-element.visible"))
+    for word in ("token", "truth", "estimate", "MACs", "witness"):
+        assert word in tip.text
+    assert 0 <= tip.rect["x"] < tip.rect["x"] + tip.rect["width"] <= width
+    assert not tip.find_elements(By.CSS_SELECTOR, "script")
     assert browser.get_log("browser") == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_heading_sorts_both_ways(browser: Chrome, small: Path, width: int) -> None:
-    visit(browser, small, width)
+def test_a_heading_sorts_both_ways(browser: Chrome, small: Path) -> None:
+    visit(browser, small, 1280)
     table = next(f for f in find_all(browser, "figure.table") if f.is_displayed())
     heads = table.find_elements(By.CSS_SELECTOR, "thead button")
     column = [head.text for head in heads].index("itgis") + 1
@@ -144,33 +174,41 @@ def test_a_heading_sorts_both_ways(browser: Chrome, small: Path, width: int) -> 
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_choosers_change_what_is_drawn(browser: Chrome, small: Path, width: int) -> None:
+def test_choosers_change_what_is_shown(browser: Chrome, small: Path, width: int) -> None:
     visit(browser, small, width)
 
-    def drawing() -> str:
-        return find(browser, "#plot").get_attribute("innerHTML") or ""
+    def shown(css: str, name: str) -> set[str | None]:
+        return {f.get_attribute(name) for f in find_all(browser, css) if f.is_displayed()}
 
-    before = drawing()
-    for name, value in (("model", "mini-2l"), ("inputs", "caps"), ("method", "qld")):
-        Select(show(browser, find(browser, f"#{name}"))).select_by_value(value)
-        assert drawing() != before, name
-        before = drawing()
-    show(browser, find(browser, "#fitted button[value=fit]")).click()
-    assert drawing() != before
-    Select(find(browser, "#method")).select_by_value("all methods")
-    assert len(find_all(browser, "#plot .point")) == 3 * 12
-    shown = [
-        f.get_attribute("data-name") for f in find_all(browser, "figure.table") if f.is_displayed()
-    ]
-    assert "loss-is-mini-2l" in shown
-    assert "loss-is-mini-1l" not in shown
-    show(browser, find(browser, "#loss button[value=log]")).click()
-    shown = [
-        f.get_attribute("data-name") for f in find_all(browser, "figure.table") if f.is_displayed()
-    ]
-    assert "loss-log-mini-2l" in shown
-    assert "loss-is-mini-2l" not in shown
+    for key, value in (("model", "mini-2l"), ("fit", "fitted"), ("loss", "log")):
+        Select(show(browser, find(browser, f"select[data-key={key}]"))).select_by_value(value)
+    charts = shown("figure[data-chart]", "data-chart")
+    assert {"scatter-fitted-mini-2l", "loss-by-model-log", "tuning-mini-2l", "truth"} <= charts
+    assert not {"scatter-raw-mini-2l", "scatter-fitted-mini-1l", "loss-by-model-is"} & charts
+    tables = shown("figure.table", "data-name")
+    assert "loss-log-mini-2l" in tables
+    assert not {"loss-is-mini-2l", "loss-log-mini-1l"} & tables
+    settled(browser, 'figure[data-chart="scatter-fitted-mini-2l"]')
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_targets_are_searched_and_wide_tables_scroll(
+    browser: Chrome, small: Path, width: int
+) -> None:
+    visit(browser, small, width)
+    rows = find_all(browser, "#targets tbody tr")
+    assert len(rows) == 2 * 2 * 12
+    show(browser, find(browser, "#search")).send_keys("alert(1)")
+    seen = [row for row in rows if row.is_displayed()]
+    assert 0 < len(seen) <= len(rows)  # a witness may hold it too
+    assert find(browser, "#found").text == f"{len(seen)} shown"
+    box = find(browser, "#targets .scroll")
+    wider = run_script(browser, "return arguments[0].scrollWidth > arguments[0].clientWidth", box)
+    assert wider or width == 1280
+    assert "gradient" in box.value_of_css_property("background-image"), (
+        "shadows say that it scrolls"
+    )
 
 
 def test_dark_follows_the_system_and_the_button(browser: Chrome, small: Path) -> None:
@@ -179,10 +217,9 @@ def test_dark_follows_the_system_and_the_button(browser: Chrome, small: Path) ->
 
     seen = []
     for scheme in ("light", "dark"):
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        wear(browser, scheme)
         visit(browser, small, 1280)
-        browser.execute_script("localStorage.clear()")  # type: ignore[no-untyped-call]
+        run_script(browser, "localStorage.clear()")
         visit(browser, small, 1280)
         seen.append(paper())
     assert seen[0] != seen[1]
@@ -191,6 +228,20 @@ def test_dark_follows_the_system_and_the_button(browser: Chrome, small: Path) ->
     find(browser, "#theme").click()
     assert paper() == seen[1]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_of_a_question_opens(browser: Chrome, tmp_path: Path, width: int) -> None:
+    arguments = ["estimate", "--model", "mini-1l", "--target", "quence", "--budget", "512"]
+    CliRunner().invoke(
+        app, [*arguments, "--html", str(tmp_path / "q.html")], catch_exceptions=False
+    )
+    visit(browser, tmp_path / "q.html", width)
+    settled(browser, "figure[data-chart=estimate]")
+    assert "truth" in find(browser, "figure[data-chart=estimate] svg").text
+    assert browser.get_log("browser") == []
+    assert requests(browser) == {(tmp_path / "q.html").as_uri()}
+    assert run_script(browser, "return document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize(
@@ -220,6 +271,6 @@ def test_a_full_study_opens(browser: Chrome, tmp_path: Path) -> None:
     visit(browser, path, 1280)
     seconds = time.perf_counter() - start
     print(f"\n{path.stat().st_size / 1e6:.1f} MB opened in {seconds:.1f} s")
-    assert len(find_all(browser, "#plot .point")) == 64
+    settled(browser, 'figure[data-chart="scatter-raw-mini-1l"]')
     assert browser.get_log("browser") == []
     assert path.stat().st_size < 10e6, f"opened in {seconds:.1f} s"

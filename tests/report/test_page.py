@@ -4,57 +4,79 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshot.report.embed import as_json, number
-from longshot.report.page import page, page_data
+from longshot.report.embed import as_json, number, read_asset, visible
+from longshot.report.page import page
 from tests.report.synthetic import NASTY, full_page, make_evidence, make_run
 
 
-def data_of(text: str) -> dict[str, object]:
+def data_of(text: str) -> dict[str, Any]:
     (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
-    parsed: dict[str, object] = json.loads(found)
+    parsed: dict[str, Any] = json.loads(found)
     return parsed
 
 
 def test_nasty_tokens_arrive_as_they_are() -> None:
     evidence = make_evidence(make_run(("m",), ("hex",), ("itgis",), 20, nasty=True))
     text = page(evidence)
-    assert text.count("<script") == 2
-    assert text.count("</script>") == 2
-    assert "%%" not in re.sub(r'<script type="application/json".*?</script>', "", text, flags=re.S)
-    (cell,) = data_of(text)["cells"]  # type: ignore[misc]
-    assert {target[0] for target in cell["targets"]} == set(NASTY)
+    assert len(re.findall("<script[ >]", text)) == 3
+    assert text.count("</script>") == 3
+    data = data_of(text)
+    assert {r["token"] for r in data["datasets"]["targets-m"]} == {visible(t) for t in NASTY}
+    body = text[text.index("<main") : text.index("</main>")]
+    assert "&lt;script&gt;" in body
+    assert "<script" not in body
 
 
 def test_the_page_asks_for_nothing_outside_itself() -> None:
     text = page(make_evidence(make_run(("m",), ("hex",), ("itgis",), 3)))
     assert "default-src 'none'" in text
-    addresses = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)|url\(([^)]*)\)""", text)
+    head = text[: text.index('<script type="application/json"')]
+    addresses = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)|url\(([^)]*)\)""", head)
     assert {one or other for one, other in addresses} == {"data:,"}
 
 
-def test_every_estimate_is_there() -> None:
+def test_every_chart_stands_once_with_records_that_are_shared() -> None:
     run = make_run(("a", "b"), ("hex", "icl"), ("naive", "itgis"), 9)
-    data = page_data(make_evidence(run))
-    found = [
-        (data["models"][cell["model"]], data["inputs"][cell["inputs"]], label, token, q)
-        for cell in data["cells"]
-        for label, columns in cell["methods"].items()
-        for token, q in zip(columns["token"], columns["q"], strict=True)
-    ]
-    wanted = {(*row.key[1:4], row.key.token): row.estimate for row in run.rows}
-    assert len(found) == len(wanted) == 2 * 2 * 2 * 9
-    for *key, q in found:
-        answer = wanted[tuple(key)]
-        assert answer is not None
-        if q is None:
-            assert answer.probability == 0
-        else:
-            assert 10**q == pytest.approx(answer.probability, rel=1e-3)
+    text = page(make_evidence(run))
+    data = data_of(text)
+    figures = re.findall(r'<figure data-chart="([^"]+)"', text)
+    assert sorted(figures) == sorted(data["specs"])
+    for spec in data["specs"].values():
+        assert spec["datasets"].keys() <= data["datasets"].keys()
+        assert not any(spec["datasets"].values())
+    assert len(data["datasets"]["targets-a"]) == 2 * 2 * 9
+
+
+def test_every_target_is_listed_with_its_witness() -> None:
+    run = make_run(("a",), ("hex", "icl"), ("naive", "itgis"), 9)
+    text = page(make_evidence(run))
+    listed = text[text.index('id="targets"') :]
+    assert len(re.findall(r'<th scope="row"', listed)) == 2 * 9
+    assert "Word" in listed
+    assert "18 shown" in listed
+
+
+def test_the_page_says_how_it_was_made() -> None:
+    run = replace(
+        make_run(("a",), ("hex",), ("itgis",), 4), finished="2026-11-18T10:00", made_by="9"
+    )
+    text = page(make_evidence(run))
+    made = "longshot run synthetic.toml</code> · finished 2026-11-18 · by longshot 9 · 4,096 model"
+    assert made in text
+    assert "temperature tuned, 1" in text
+
+
+def test_the_script_and_style_stay_small() -> None:
+    """Charts are no hand-written script."""
+    lines = sum(len(read_asset(name).splitlines()) for name in ("page.js", "page.css", "page.html"))
+    assert lines <= 250
 
 
 def test_a_full_study_stays_small() -> None:

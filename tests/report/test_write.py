@@ -34,7 +34,7 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
         "index.html", "report.md", "loss-is-mini-1l.tex", "loss-log-mini-1l.tex", "cost.tex",
         "temperatures.tex", "intervals.tex", "halves-is.tex", "loss-by-model-is.png",
         "loss-by-distribution-log.svg", "scatter-raw-mini-1l.pdf", "scatter-fitted-mini-1l.png",
-        "cost-is.svg", "coverage.png", "tuning-mini-1l.png", "truth.png", "halves-is.png",
+        "cost-is.svg", "intervals.png", "tuning-mini-1l.png", "truth.png", "halves-is.png",
     } <= names(written)  # fmt: skip
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)

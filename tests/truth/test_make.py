@@ -14,8 +14,9 @@ import torch
 from longshot.engines import LocalEngine
 from longshot.errors import LongshotError
 from longshot.estimate import Cell
+from longshot.quantities import parse_count
 from longshot.truth import Truth
-from longshot.truth.make import Goal, TruthStatus, make_truth, parse_count, parse_range
+from longshot.truth.make import Goal, TruthStatus, make_truth, parse_range
 from longshot.truth.shards import ShardRunner
 from longshot.truth.store import Store
 from tests.kills import killed
@@ -136,18 +137,28 @@ def test_killed_at_any_statement_it_ends_where_an_uninterrupted_run_does(tmp_pat
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("2**10 leaves", 1024), ("1000", 1000), ("1e6 samples", 10**6), (" 2**26leaves ", 2**26)],
+    [
+        ("2**10 leaves", 1024),
+        ("1000", 1000),
+        ("1e6 samples", 10**6),
+        (" 2**26leaves ", 2**26),
+        ("2^12", 4096),
+        ("4k", 4000),
+        ("4 Ki", 4096),
+        ("1.5M", 1_500_000),
+        ("65_536", 65536),
+    ],
 )
 def test_counts_are_read_as_people_write_them(text: str, count: int) -> None:
-    assert parse_count(text) == count
+    assert parse_count(text, "leaves") == count
 
 
 @pytest.mark.parametrize(
-    "text", ["", "many", "2**", "1.5 leaves", "-3", "2**24 prefixes", "9" * 30]
+    "text", ["", "many", "2**", "1.5 leaves", "-3", "2**24 prefixes", "9" * 30, "1,5e0", "_"]
 )
 def test_other_counts_are_refused(text: str) -> None:
     with pytest.raises(LongshotError, match="number of leaves"):
-        parse_count(text)
+        parse_count(text, "leaves")
 
 
 def test_goals_and_ranges_are_checked() -> None:

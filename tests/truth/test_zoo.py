@@ -8,7 +8,8 @@ import torch
 from longshot.estimate import Cell
 from longshot.inputs import load_inputs
 from longshot.models import load_model
-from longshot.models.checkpoints import ZOO, ZOO_NAMES
+from longshot.models.checkpoints import ZOO
+from longshot.names import ZOO_NAMES
 from longshot.truth import Truth, run_span
 from longshot.truth.tally import Kind, Span, Stream
 

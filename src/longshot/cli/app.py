@@ -1,20 +1,25 @@
-"""The command line's root: one app, and how a user's mistake is printed."""
+"""The command line's root: one app, and how a user's mistake is printed.
+
+The files of commands import what they need inside their functions: help, completion and a mistyped
+option answer before torch would be loaded.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
 from longshot.errors import LongshotError, visible
+from longshot.names import INPUTS, method_names, model_names, preset_names
+from longshot.threads import ask_for_threads
+from longshot.version import __version__
 
 app = typer.Typer(
     name="longshot",
@@ -58,10 +63,27 @@ def say(sentence: str) -> None:
     console.print(Text(visible(sentence)), soft_wrap=True)
 
 
+def completing(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    """What an option offers for what was typed so far."""
+
+    def offered(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return offered
+
+
+some_models = completing(model_names)
+some_inputs = completing(lambda: list(INPUTS))
+some_methods = completing(method_names)
+some_presets = completing(preset_names)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
 def show_version(wanted: bool) -> bool:
-    """The installed version, before any command."""
+    """The version, before any command."""
     if wanted:
-        say(f"longshot {version('longshot')}")
+        say(f"longshot {__version__}")
         raise typer.Exit
     return wanted
 
@@ -69,14 +91,15 @@ def show_version(wanted: bool) -> bool:
 @app.callback()
 def root(
     threads: Annotated[
-        int, typer.Option(min=1, help="Of torch; more than one helps wide models only.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, help="Of torch; by default one for small models, all for wide ones."),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="And stop.")
     ] = False,
 ) -> None:
     """How likely is your language model's unlikeliest output?"""
-    torch.set_num_threads(threads)
+    ask_for_threads(threads)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,11 +12,10 @@ from rich.text import Text
 
 from longshot.cli.app import app, console, say
 from longshot.cli.study import run_with_display
-from longshot.engines import make_engine
-from longshot.report import write_report
-from longshot.report.embed import in_words
-from longshot.study import Run, load_run, preset
-from longshot.study.summary import Scored, score_run
+
+if TYPE_CHECKING:
+    from longshot.study import Run
+    from longshot.study.summary import Scored
 
 SHOWN = 6  # targets of each distribution
 
@@ -30,6 +29,11 @@ def demo(
 
     Example: [bold]longshot demo[/]
     """
+    from longshot.engines import make_engine
+    from longshot.report import write_report
+    from longshot.study import load_run, preset
+    from longshot.study.summary import score_run
+
     run_with_display(preset("demo"), out, make_engine("local", workers))
     run = load_run(out)
     for model, inputs in run.cells:
@@ -42,6 +46,8 @@ def demo(
 
 def _table(run: Run, model: str, inputs: str) -> Table:
     """Truth and estimates of some targets, from the commonest to the rarest."""
+    from longshot.report.embed import in_words
+
     table = Table(title=f"How likely is it that {model} says … after {inputs} tokens?")
     table.add_column("token")
     for heading in ("truth", *run.methods):

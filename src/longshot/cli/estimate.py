@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -16,26 +16,35 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from longshot.api import DEFAULT_BUDGET, estimate_steps
-from longshot.api import estimate as estimate_one
-from longshot.cli.app import SeedOption, app, console
+from longshot.cli.app import (
+    JsonOption,
+    SeedOption,
+    app,
+    console,
+    some_inputs,
+    some_methods,
+    some_models,
+)
 from longshot.errors import LongshotError, visible
-from longshot.estimate import Estimate, Problem
-from longshot.events import Continuation, EventLike, Matches, as_event
-from longshot.files import try_place, write_whole
-from longshot.inputs import load_inputs
-from longshot.methods import METHODS, Method, load_plugins, make_method
-from longshot.models import load_model
-from longshot.report.embed import in_words
-from longshot.report.question import question_page
+from longshot.quantities import parse_count
+
+if TYPE_CHECKING:
+    from longshot.estimate import Estimate, Problem
+    from longshot.events import EventLike
+    from longshot.methods import Method
 
 Setting = str | int | float | None
 
 
 @app.command()
 def estimate(
-    model: Annotated[str, typer.Option(help="A model's name or path.")] = "mini-2l",
-    inputs: Annotated[str, typer.Option(help="A distribution's name, or a .toml file.")] = "camel",
+    model: Annotated[
+        str, typer.Option(autocompletion=some_models, help="A model's name or path.")
+    ] = "mini-2l",
+    inputs: Annotated[
+        str,
+        typer.Option(autocompletion=some_inputs, help="A distribution's name, or a .toml file."),
+    ] = "camel",
     target: Annotated[
         list[str] | None,
         typer.Option(help="The text of a token, or #ID; given several times: any of them."),
@@ -52,8 +61,12 @@ def estimate(
     climb: Annotated[
         list[str] | None, typer.Option(help="A text that --matches accepts, to climb towards.")
     ] = None,
-    method: Annotated[str, typer.Option(help="See longshot methods.")] = "auto",
-    budget: Annotated[int, typer.Option(help="Model calls, at most.")] = DEFAULT_BUDGET,
+    method: Annotated[
+        str, typer.Option(autocompletion=some_methods, help="See longshot methods.")
+    ] = "auto",
+    budget: Annotated[
+        str, typer.Option(help="Model calls, at most: 65536, 2**16, 4k, 1e6 …")
+    ] = "2**16",
     seed: SeedOption = 0,
     settings: Annotated[
         list[str] | None,
@@ -63,14 +76,14 @@ def estimate(
         int, typer.Option(min=1, help="Ask so many times with other seeds, to check oneself.")
     ] = 1,
     corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
     html: Annotated[
         Path | None, typer.Option(help="Also write a page that shows which tokens mattered.")
     ] = None,
 ) -> None:
     """Estimate how likely a target is.
 
-    Example: [bold]longshot estimate --model mini-2l --inputs camel --target " but"[/]
+    Example: [bold]longshot estimate --target ail --set temperature=0.5[/]
     """
     given = sum(map(bool, (target, continuation, matches)))
     if given != 1:
@@ -79,6 +92,15 @@ def estimate(
         raise LongshotError(f"Name {what} {both}.")
     if not matches and (climb or within is not None):
         raise LongshotError("--within and --climb belong to --matches.")
+    calls = parse_count(budget)
+    from longshot.estimate import Problem
+    from longshot.events import Continuation, Matches, as_event
+    from longshot.files import try_place, write_whole
+    from longshot.inputs import load_inputs
+    from longshot.methods import make_method
+    from longshot.models import load_model
+    from longshot.report.question import question_page
+
     if html is not None:
         try_place(html, "page")
     language_model = load_model(model)
@@ -94,7 +116,7 @@ def estimate(
     event = as_event(wanted, language_model)
     problem = Problem(language_model, distribution, event)
     chosen = make_method(method, **dict(_setting(s) for s in settings or []))
-    answers = [ask(problem, chosen, budget, seed + i, quiet=as_json) for i in range(repeat)]
+    answers = [ask(problem, chosen, calls, seed + i, quiet=as_json) for i in range(repeat)]
     if as_json:
         plain = [answer.to_dict() for answer in answers]
         typer.echo(json.dumps(plain if repeat > 1 else plain[0], indent=2))
@@ -110,6 +132,9 @@ def estimate(
 
 def ask(problem: Problem, method: Method, budget: int, seed: int, quiet: bool = False) -> Estimate:
     """One answer, with a bar; Ctrl-C gives what a method that works in rounds knows by then."""
+    from longshot.api import estimate as estimate_one
+    from longshot.api import estimate_steps
+
     known: Estimate | None = None
     with Progress(console=console, transient=True, disable=quiet) as progress:
         bar = progress.add_task(escape(visible(method.name)), total=1.0)
@@ -137,6 +162,8 @@ def ask(problem: Problem, method: Method, budget: int, seed: int, quiet: bool = 
 
 def side_by_side(answers: Mapping[str, Estimate], title: str) -> Table:
     """Several answers to one question, a line each."""
+    from longshot.report.embed import in_words
+
     table = Table("", "probability", "95% interval", "calls", "seconds", title=title)
     for name, answer in answers.items():
         low, high = answer.interval
@@ -162,6 +189,8 @@ def _setting(text: str) -> tuple[str, Setting]:
 
 def _body(answer: Estimate) -> Group:
     """What the panel says, the answer first."""
+    from longshot.report.embed import in_words
+
     lines = [Text(f"probability  {in_words(answer.log_probability)}", style="bold")]
     low, high = answer.interval
     if answer.standard_error == 0:
@@ -198,12 +227,14 @@ def _body(answer: Estimate) -> Group:
 
 @app.command()
 def methods(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the methods and their settings.
 
     Example: [bold]longshot methods[/]
     """
+    from longshot.methods import METHODS, load_plugins
+
     table = Table("method", "what it does", "settings", title="methods")
     rows = []
     load_plugins()

@@ -7,41 +7,39 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import SeedOption, app, console
+from longshot.cli.app import JsonOption, SeedOption, app, console, some_inputs, some_models
 from longshot.errors import LongshotError, visible
-from longshot.inputs import (
-    CATALOGUE,
-    Inputs,
-    PositionSummary,
-    Product,
-    as_finite,
-    as_product,
-    is_finite,
-    is_product,
-    load_inputs,
-)
-from longshot.models import Model, Tokenizer, load_model
+
+if TYPE_CHECKING:
+    from longshot.inputs import Inputs, PositionSummary, Product
+    from longshot.models import Model, Tokenizer
 
 WHO = "longshot inputs"
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()
 def inputs(
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="show NAME", help="Draw from one of them instead of listing all."),
+        typer.Argument(
+            metavar="show NAME",
+            autocompletion=lambda incomplete: [
+                *(["show"] if "show".startswith(incomplete) else []),
+                *some_inputs(incomplete),
+            ],
+            help="Draw from one of them instead of listing all.",
+        ),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Show a template instead of a name.")] = None,
-    model: Annotated[str, typer.Option(help="Whose tokens the inputs are made of.")] = "mini-2l",
+    model: Annotated[
+        str, typer.Option(autocompletion=some_models, help="Whose tokens the inputs are made of.")
+    ] = "mini-2l",
     number: Annotated[
         int, typer.Option("-n", min=0, max=10**5, help="How many inputs to draw.")
     ] = 5,
@@ -59,6 +57,9 @@ def inputs(
 
     Examples: [bold]longshot inputs[/], [bold]longshot inputs show camel --model mini-2l -n 3[/]
     """
+    from longshot.inputs import load_inputs
+    from longshot.models import load_model
+
     match what or [], file:
         case [], None:
             _list(load_model(model), corpus, as_json)
@@ -76,6 +77,8 @@ def inputs(
 
 
 def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
+    from longshot.inputs import CATALOGUE, as_product, load_inputs
+
     table = Table(
         "name", "what it is", "tokens", "random", title=visible(f"inputs for {model.name}")
     )
@@ -98,7 +101,11 @@ def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
 
 
 def _show(inputs: Inputs, model: Model, number: int, seed: int, as_json: bool) -> None:
-    padded = inputs.sample(number, torch.Generator().manual_seed(seed)).tolist()
+    from torch import Generator
+
+    from longshot.inputs import as_finite, as_product, is_finite, is_product
+
+    padded = inputs.sample(number, Generator().manual_seed(seed)).tolist()
     drawn = [[token for token in row if token >= 0] for row in padded]
     product = as_product(inputs, WHO) if is_product(inputs) else None
     if as_json:

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console
-from longshot.inputs import load_inputs
-from longshot.look import MOST, SAMPLES, Seen
-from longshot.look import look as look_at
-from longshot.models import load_model
+from longshot.cli.app import JsonOption, SeedOption, app, console, some_inputs, some_models
+from longshot.errors import visible
+from longshot.names import MOST, SAMPLES
+
+if TYPE_CHECKING:
+    from longshot.look import Seen
 
 SHOWN = 60  # characters of an example
 
 
 @app.command()
 def look(
-    model: Annotated[str, typer.Argument(help="A model's name or path.")],
-    inputs: Annotated[str, typer.Argument(help="A distribution's name, or a file.")],
+    model: Annotated[
+        str, typer.Argument(autocompletion=some_models, help="A model's name or path.")
+    ],
+    inputs: Annotated[
+        str, typer.Argument(autocompletion=some_inputs, help="A distribution's name, or a file.")
+    ],
     tokens: Annotated[int, typer.Option(min=1, help="Of each output.")] = 1,
     most: Annotated[int, typer.Option(help="Inputs that are all run.")] = MOST,
     samples: Annotated[int, typer.Option(min=1, help="Where there are more.")] = SAMPLES,
     rows: Annotated[int, typer.Option(min=1, help="Outputs that are shown.")] = 20,
-    seed: int = 0,
+    seed: SeedOption = 0,
     corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, all of it.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Seen at what a model says before asking how likely something is.
+    """Look at what a model says before asking how likely something is.
 
     Example: [bold]longshot look mini-2l camel[/]
     """
+    from longshot.inputs import load_inputs
+    from longshot.look import look as look_at
+    from longshot.models import load_model
+
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
     with Progress(console=console, transient=True, disable=as_json) as progress:
@@ -49,7 +58,7 @@ def look(
         return
     how = "all" if found.is_exact else "a sample of"
     title = f"{model} after {how} {found.inputs} inputs {distribution.name}"
-    table = Table("output", "probability", "inputs", "for example", title=Text(title))
+    table = Table("output", "probability", "inputs", "for example", title=Text(visible(title)))
     for output in found.outputs[:rows]:
         table.add_row(
             Text(repr(output.text)),

@@ -8,9 +8,7 @@ from dataclasses import asdict
 import typer
 from rich.table import Table
 
-from longshot.cli.app import app, console
-from longshot.cli.inputs import JsonOption
-from longshot.models import available
+from longshot.cli.app import JsonOption, app, console
 
 
 @app.command()
@@ -19,6 +17,8 @@ def models(as_json: JsonOption = False) -> None:
 
     A path to a folder, or any causal model of the Hugging Face hub, can be loaded as well.
     """
+    from longshot.models import available
+
     rows = available()
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from longshot.cli.app import app, console, say
-from longshot.report import FORMATS, write_report
-from longshot.study import load_run
+from longshot.cli.app import app, completing, console, say
+from longshot.names import FORMATS
 
 
 @app.command()
@@ -22,14 +21,19 @@ def report(
     formats: Annotated[
         list[str] | None,
         typer.Option(
-            "--format", help=f"One of {', '.join(FORMATS)}; several times; all of them by default."
+            "--format",
+            autocompletion=completing(lambda: list(FORMATS)),
+            help=f"One of {', '.join(FORMATS)}; several times; all of them by default.",
         ),
     ] = None,
 ) -> None:
     """Write tables, figures and one HTML page about a stored run; no model is loaded.
 
-    Example: [bold]longshot report runs/mini --format html[/]
+    Example: [bold]longshot report runs/demo --format html[/]
     """
+    from longshot.report import write_report
+    from longshot.study import load_run
+
     stored = load_run(run)
     folder = out or stored.path.parent / "report"
     with Progress(console=console, transient=True) as progress:

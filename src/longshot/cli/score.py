@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console, say
+from longshot.cli.app import JsonOption, app, console, say
 from longshot.errors import LongshotError, visible
-from longshot.files import try_place, write_whole
-from longshot.report.evidence import LOSS_TITLES, gather
-from longshot.report.grids import Field, Grid
-from longshot.report.tables import cost, intervals, losses, unfitted
-from longshot.study import load_run
-from longshot.study.results import Run, finite
-from longshot.study.scores import LossName
-from longshot.study.summary import LOSS_KEYS, missing_methods, score_run, summary
+
+if TYPE_CHECKING:
+    from longshot.report.grids import Field, Grid
+    from longshot.study.results import Run
+    from longshot.study.scores import LossName
 
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 LossOption = Annotated[str, typer.Option(help="is_loss or log_mse.")]
 
 
@@ -35,8 +31,14 @@ def score(
 ) -> None:
     """Score a run against the truth: leave-one-out losses, and what stands beside them.
 
-    Example: [bold]longshot score runs/mini --out summary.json[/]
+    Example: [bold]longshot score runs/demo --out summary.json[/]
     """
+    from longshot.files import try_place, write_whole
+    from longshot.report.evidence import gather
+    from longshot.report.tables import cost, intervals, losses, unfitted
+    from longshot.study import load_run
+    from longshot.study.summary import missing_methods, summary
+
     name = _loss_name(loss)
     if out is not None:
         try_place(out)
@@ -64,6 +66,8 @@ def score(
 
 
 def _loss_name(key: str) -> LossName:
+    from longshot.study.summary import LOSS_KEYS
+
     for name, known in LOSS_KEYS.items():
         if key == known:
             return name
@@ -100,8 +104,11 @@ def compare(
 ) -> None:
     """Put runs side by side: each method's loss on each cell, and the difference.
 
-    Example: [bold]longshot compare runs/mini runs/mine[/]
+    Example: [bold]longshot compare runs/demo runs/mine[/]
     """
+    from longshot.report.evidence import LOSS_TITLES
+    from longshot.study import load_run
+
     if len(runs) < 2:
         raise LongshotError("Name two runs, or more.")
     title = LOSS_TITLES[_loss_name(loss)]
@@ -126,6 +133,8 @@ def compare(
 
 def side_by_side(runs: list[Run], loss: str) -> list[dict[str, Any]]:
     """One record for each (model, inputs, method) of any run; None where a run lacks it."""
+    from longshot.study.summary import score_run, summary
+
     found: dict[tuple[str, str, str], list[float | None]] = {}
     for number, run in enumerate(runs):
         for record in summary(score_run(run)):
@@ -147,8 +156,10 @@ def side_by_side(runs: list[Run], loss: str) -> list[dict[str, Any]]:
 def witnesses(run: RunArgument) -> None:
     """Print the inputs that produced their targets, up to five an estimate, as JSON lines.
 
-    Example: [bold]longshot witnesses runs/mini > witnesses.jsonl[/]
+    Example: [bold]longshot witnesses runs/demo > witnesses.jsonl[/]
     """
+    from longshot.study import load_run
+
     for witness in load_run(run).witnesses():
         typer.echo(json.dumps(witness))
 
@@ -157,7 +168,10 @@ def witnesses(run: RunArgument) -> None:
 def rows(run: RunArgument) -> None:
     """Print every estimate with its truth, as JSON lines; what is not a finite number is null.
 
-    Example: [bold]longshot rows runs/mini | xz > rows.jsonl.xz[/]
+    Example: [bold]longshot rows runs/demo | xz > rows.jsonl.xz[/]
     """
+    from longshot.study import load_run
+    from longshot.study.results import finite
+
     for record in load_run(run).records():
         typer.echo(json.dumps(finite(record), ensure_ascii=False))

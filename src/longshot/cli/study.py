@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console, going_on, say
-from longshot.engines import Engine, make_engine
+from longshot.cli.app import app, completing, console, going_on, say, some_presets
 from longshot.errors import LongshotError
-from longshot.study import Spec, Stage, StudyStatus, load_run, preset, read_spec, run_study
+from longshot.names import preset_names
+
+if TYPE_CHECKING:
+    from longshot.engines import Engine
+    from longshot.study import Spec, Stage, StudyStatus
 
 StudyArgument = Annotated[
     Path | None, typer.Argument(help="The study's .toml file, unless there is a --preset.")
 ]
 PresetOption = Annotated[
-    str | None, typer.Option("--preset", help="smoke, demo, mini, plateau, budget or paper.")
+    str | None,
+    typer.Option("--preset", autocompletion=some_presets, help=f"{', '.join(preset_names())}."),
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="The run's folder; runs/NAME by default.")
@@ -28,7 +32,12 @@ OutOption = Annotated[
 OnlyOption = Annotated[
     str, typer.Option("--only", help='A part of it, such as "model=mini-2l method=mhis".')
 ]
-EngineOption = Annotated[str, typer.Option("--engine", help="local or ray.")]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine", autocompletion=completing(lambda: ["local", "ray"]), help="local or ray."
+    ),
+]
 WorkersOption = Annotated[int, typer.Option("--workers", help="Processes, or Ray tasks.")]
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="A running Ray cluster: auto, or HOST:PORT.")
@@ -55,6 +64,8 @@ def run(
 
     Example: [bold]longshot run --preset smoke[/]
     """
+    from longshot.engines import make_engine
+
     spec = _spec(study, preset_name)
     folder = out or Path("runs") / spec.name
     run_with_display(spec, folder, make_engine(engine, workers, address), only=only, truth=truth)
@@ -76,6 +87,9 @@ def tune(
 
     Example: [bold]longshot tune --preset smoke --only "inputs=camel"[/]
     """
+    from longshot.engines import make_engine
+    from longshot.study import load_run
+
     spec = _spec(study, preset_name)
     folder = out or Path("runs") / spec.name
     chosen = make_engine(engine, workers, address)
@@ -88,6 +102,8 @@ def tune(
 
 
 def _spec(study: Path | None, name: str | None) -> Spec:
+    from longshot.study import preset, read_spec
+
     if (study is None) == (name is None):
         raise LongshotError("Name a study's file, or a preset: longshot run --preset smoke.")
     return preset(name) if name is not None else read_spec(study or Path())
@@ -102,6 +118,8 @@ def run_with_display(
     truth: Path | None = None,
 ) -> None:
     """Run with a display; exit with 1 if something failed, with 130 if it was interrupted."""
+    from longshot.study import run_study
+
     with going_on(f"what is done is in {folder}"), _StudyDisplay() as display:
         done = run_study(
             spec, folder, engine, only=only, stages=stages, truth=truth, on_progress=display

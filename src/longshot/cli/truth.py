@@ -6,32 +6,32 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from longshot.cli.app import SeedOption, app, console, going_on, say
-from longshot.engines import make_engine
-from longshot.errors import LongshotError, unknown_name, visible
-from longshot.estimate import Cell
-from longshot.inputs import CATALOGUE, load_inputs
-from longshot.models import load_model
-from longshot.models.checkpoints import ZOO_NAMES
-from longshot.truth import make as making
-from longshot.truth.paper import import_from_bucket, import_paper, paper_inputs
-from longshot.truth.store import Store
-from longshot.truth.summary import HEADER, Summary, markdown, row, summarise, truths_at
-from longshot.truth.tables import (
-    SHIPPED,
-    default_store,
-    making_command,
-    read_table,
-    table_path,
-    write_table,
+from longshot.cli.app import (
+    JsonOption,
+    SeedOption,
+    app,
+    completing,
+    console,
+    going_on,
+    say,
+    some_inputs,
+    some_models,
 )
-from longshot.truth.tally import KINDS, Kind
+from longshot.errors import LongshotError, unknown_name, visible
+from longshot.names import INPUTS, KINDS, ZOO_NAMES
+from longshot.quantities import parse_count
+
+if TYPE_CHECKING:
+    from longshot.estimate import Cell
+    from longshot.truth.make import TruthStatus
+    from longshot.truth.summary import Summary
+    from longshot.truth.tally import Kind
 
 truth = typer.Typer(help="Ground truth: the probability of every token.", no_args_is_help=True)
 app.add_typer(truth, name="truth")
@@ -56,8 +56,15 @@ WhereArgument = Annotated[
 
 @truth.command()
 def make(
-    model: Annotated[str, typer.Option(help="Models, separated by commas, or 'all' shipped.")],
-    inputs: Annotated[str, typer.Option(help="Inputs, separated by commas, or 'all'.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            autocompletion=some_models, help="Models, separated by commas, or 'all' shipped."
+        ),
+    ],
+    inputs: Annotated[
+        str, typer.Option(autocompletion=some_inputs, help="Inputs, separated by commas, or 'all'.")
+    ],
     until: Annotated[
         str | None, typer.Option(help='Leaves a cell to reach, such as "2**24 leaves".')
     ] = None,
@@ -66,7 +73,13 @@ def make(
         float | None, typer.Option(help="The median over the tokens in the range to reach.")
     ] = None,
     within: RangeOption = "1e-7:1e-4",
-    kind: Annotated[str, typer.Option(help="conditional, or brute: plain samples.")] = KINDS[1],
+    kind: Annotated[
+        str,
+        typer.Option(
+            autocompletion=completing(lambda: list(KINDS)),
+            help="conditional, or brute: plain samples.",
+        ),
+    ] = KINDS[1],
     seed: SeedOption = 0,
     shard: Annotated[
         str | None, typer.Option(help="Leaves or samples in one shard: what a kill can lose.")
@@ -83,8 +96,13 @@ def make(
 
     Example: [bold]longshot truth make --model mini-1l --inputs all --until "2**24 leaves"[/]
     """
+    from longshot.engines import make_engine
+    from longshot.truth import make as making
+    from longshot.truth.store import Store
+    from longshot.truth.tables import default_store
+
     low, high = making.parse_range(within)
-    leaves = making.parse_count(until) if until else None
+    leaves = parse_count(until, "leaves") if until else None
     goal = making.Goal(leaves, minutes, relative_error, low, high)
     if "samples" in (until or "") and _kind(kind) == "conditional":
         raise LongshotError(f"conditional truth counts leaves, not samples: {until!r}.")
@@ -103,7 +121,7 @@ def make(
             goal,
             kind=_kind(kind),
             seed=seed,
-            shard_leaves=making.parse_count(shard) if shard else None,
+            shard_leaves=parse_count(shard, "leaves") if shard else None,
             on_progress=display,
         )
     say(
@@ -116,12 +134,14 @@ def make(
 def show(
     where: WhereArgument = None,
     within: RangeOption = "1e-7:1e-4",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """What truth there is, and how well it is known.
 
     Example: [bold]longshot truth show ~/.local/share/longshot/truth.sqlite[/]
     """
+    from longshot.truth.summary import HEADER, row
+
     found = _summaries(where, within)
     if as_json:
         typer.echo(json.dumps([asdict(summary) for summary in found], indent=2))
@@ -136,6 +156,8 @@ def show(
 @truth.command("table")
 def table_(where: WhereArgument = None, within: RangeOption = "1e-7:1e-4") -> None:
     """The same as a Markdown table, as `docs/truth.md` has it."""
+    from longshot.truth.summary import markdown
+
     typer.echo(markdown(_summaries(where, within)))
 
 
@@ -145,6 +167,8 @@ def merge(
     stores: Annotated[list[Path], typer.Argument(help="The stores to take from.")],
 ) -> None:
     """Put several stores' shards into one; each store goes in whole or not at all."""
+    from longshot.truth.store import Store
+
     with Store(into, create=True) as target:
         for path in stores:
             with Store(path) as source:
@@ -170,6 +194,13 @@ def import_(
 
     Example: [bold]longshot truth import frequencies32-hex.pt --model gelu-1l[/]
     """
+    from longshot.estimate import Cell
+    from longshot.inputs import load_inputs
+    from longshot.models import load_model
+    from longshot.truth.paper import import_from_bucket, import_paper, paper_inputs
+    from longshot.truth.store import Store
+    from longshot.truth.tables import default_store, read_table
+
     if file is not None and not file.is_file():
         raise LongshotError(f"There is no file {file}.")
     if file is not None and file.suffix == ".safetensors":
@@ -194,6 +225,9 @@ def export(
     to: Annotated[Path, typer.Option(help="The folder of tables.")] = Path("truth"),
 ) -> None:
     """Write each cell of a store as a small table, as the package ships them."""
+    from longshot.truth.store import Store
+    from longshot.truth.tables import default_store, making_command, table_path, write_table
+
     with Store(store or default_store()) as source:
         for name in source.cells():
             path, command = table_path(name, to), making_command(name, source.each_shard(name))
@@ -203,13 +237,19 @@ def export(
 
 def _cells(models: str, inputs: str, corpus: list[str] | None) -> list[Cell]:
     """Every pair of the named models and inputs."""
+    from longshot.estimate import Cell
+    from longshot.inputs import load_inputs
+    from longshot.models import load_model
+
     names = list(ZOO_NAMES) if models == "all" else models.split(",")
-    wanted = list(CATALOGUE) if inputs == "all" else inputs.split(",")
+    wanted = list(INPUTS) if inputs == "all" else inputs.split(",")
     loaded = [load_model(name) for name in names]
     return [Cell(model, load_inputs(name, model, corpus)) for model in loaded for name in wanted]
 
 
 def _kind(name: str) -> Kind:
+    from longshot.truth.tally import KINDS
+
     for kind in KINDS:
         if kind == name:
             return kind
@@ -217,13 +257,18 @@ def _kind(name: str) -> Kind:
 
 
 def _summaries(where: Path | None, within: str) -> list[Summary]:
-    low, high = making.parse_range(within)
+    from longshot.truth.make import parse_range
+    from longshot.truth.summary import summarise, truths_at
+
+    low, high = parse_range(within)
     found = (truth for place in _places(where) for truth in truths_at(place))
     return [summarise(truth, low, high) for truth in found]
 
 
 def _places(where: Path | None) -> list[Path]:
     """Where truth is looked for: in one place, or in what ships and in the usual store."""
+    from longshot.truth.tables import SHIPPED, default_store
+
     made = [default_store()] if default_store().is_file() else []
     return [where] if where is not None else [SHIPPED, *made]
 
@@ -245,7 +290,7 @@ class _TruthDisplay:
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
-    def __call__(self, status: making.TruthStatus) -> None:
+    def __call__(self, status: TruthStatus) -> None:
         share, seconds = status.share, status.seconds
         self._first = share if self._first is None else self._first
         gained = share - self._first

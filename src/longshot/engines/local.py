@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from longshot.errors import LongshotError
+from longshot.threads import torch_threads
 from longshot.work import Item, Result
 
 DIED = (
@@ -46,7 +47,7 @@ class LocalEngine:
         """The results as they finish."""
         if self.workers == 1:
             for item in items:
-                with one_thread():
+                with torch_threads(1):
                     result = function(item)
                 yield result
         else:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, needs
 from longshot.work import Item, Result
 
 RETRIES = 5
@@ -36,9 +36,7 @@ class RayEngine:
         try:
             import ray
         except ImportError as error:
-            raise LongshotError(
-                "The engine 'ray' needs the package ray: pip install 'longshot[ray]'."
-            ) from error
+            raise needs("The engine 'ray'", "ray", "ray") from error
         started = not ray.is_initialized()
         if started:
             self._start(ray)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from longshot.errors import LongshotError, first_line, unknown_name
+from longshot.errors import LongshotError, first_line, needs, unknown_name
 from longshot.files import TEXT, read_text
 
 LANGUAGES = ("english", "python", "spanish")
@@ -62,10 +62,7 @@ class HubDataset:
         try:
             import datasets
         except ImportError:
-            raise LongshotError(
-                f"Reading {self.repository} needs the package datasets; "
-                f"install it with: pip install 'longshot[paper]'."
-            ) from None
+            raise needs(f"Reading {self.repository}", "datasets", "paper") from None
         try:
             builder = datasets.load_dataset_builder(self.repository, self.configuration)
             builder.config.data_files["train"].reverse()

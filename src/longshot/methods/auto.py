@@ -174,7 +174,7 @@ def _is_enumerable(job: Job) -> bool:
     return calls is not None and calls <= job.budget
 
 
-class Seen(NamedTuple):
+class SeenAmong(NamedTuple):
     """Where an event occurs among some draws, and what it took to know."""
 
     found: Outcomes
@@ -190,16 +190,16 @@ class PlainDraws:
         self.tokens = job.inputs.sample(n, generator)
         self.values = activations(job.model, self.tokens)
         self.won, self.seconds = winners(job.model, self.values), clock.seconds
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenAmong] = {}
 
-    def outcomes(self, event: Event) -> Seen:
+    def outcomes(self, event: Event) -> SeenAmong:
         """Where an event occurs; found out once."""
         if event.key not in self._seen:
             clock, go_on = Clock(), PlainContinuations(self.job.model, self.tokens)
             found = outcomes(self.job.model, event, self.values, go_on, self.won)
             macs = self.n * self.job.call_macs + go_on.macs
             forwards, seconds = math.ceil(macs / self.job.call_macs), self.seconds + clock.seconds
-            self._seen[event.key] = Seen(found, macs, Cost(forwards, 0, macs, seconds))
+            self._seen[event.key] = SeenAmong(found, macs, Cost(forwards, 0, macs, seconds))
         return self._seen[event.key]
 
     def interval(self, event: Event) -> Interval:

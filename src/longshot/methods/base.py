@@ -24,6 +24,7 @@ from longshot.estimate import Cost, Estimate, Job
 from longshot.evaluate import activations, macs
 from longshot.events import Event
 from longshot.inputs import as_product
+from longshot.names import METHOD_GROUP
 
 NO_HIT = "No input produced the target: its probability is below what this budget can see."
 NEVER_FOUND = (
@@ -110,7 +111,7 @@ def load_plugins() -> None:
 
     One that cannot be loaded is told in a warning and hides none of the others.
     """
-    for point in entry_points(group="longshot.methods"):
+    for point in entry_points(group=METHOD_GROUP):
         if point.name not in METHODS:
             try:
                 register(point.load())

@@ -20,7 +20,7 @@ from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.files import check_archive, parse_json, read_tensors, read_text
 from longshot.models.base import Model
 from longshot.models.gelu import GeluConfig, GeluTransformer
-from longshot.models.hub import HUB, from_hub, hub_file
+from longshot.models.hub import from_hub, hub_file
 from longshot.models.huggingface import (
     PREFIX,
     from_transformers,
@@ -33,9 +33,9 @@ from longshot.models.transformer_lens_objects import (
     from_transformer_lens,
     is_transformer_lens_model,
 )
+from longshot.names import HUB, ZOO_NAMES
 
 ZOO = Path(__file__).parent / "zoo"
-ZOO_NAMES = ("mini-1l", "mini-2l", "mini-4l")
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LARGEST = 2**20  # a size beyond this in a config is a mistake, not a model
 

@@ -8,11 +8,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from longshot.errors import LongshotError, first_line
+from longshot.names import HUB
 
 TOKENIZER_REPOSITORY = "NeelNanda/gpt-neox-tokenizer-digits"
-HUB = {f"gelu-{n}l": f"NeelNanda/GELU_{n}L512W_C4_Code" for n in (1, 2, 3, 4)} | {
-    f"attn-only-{n}l": f"NeelNanda/Attn_Only_{n}L512W_C4_Code" for n in (1, 2, 3, 4)
-}
 
 
 def from_hub(name: str, revision: str | None) -> tuple[Path, Path]:

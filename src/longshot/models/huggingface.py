@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from longshot.errors import LongshotError, first_line
+from longshot.errors import LongshotError, first_line, needs
 from longshot.models.base import Model
 from longshot.models.converted import converted, keep
 from longshot.models.decoder import Decoder, KeysValues, dense_macs
@@ -42,9 +42,7 @@ def load_huggingface(
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
-        raise LongshotError(
-            f"{name} needs the package transformers: pip install 'longshot[hf]'."
-        ) from error
+        raise needs(name, "transformers", "hf") from error
     place, kept = _place(name), None
     if (file := place.options.get("gguf_file")) and place.is_local:
         kept = converted(Path(place.where) / file, str(dtype or "auto"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from longshot.names import DRAWN, FORMATS
 from longshot.study import Run
 
-DRAWN = ("png", "svg", "pdf")
-FORMATS = ("html", "md", "tex", *DRAWN)
+__all__ = ["DRAWN", "FORMATS", "write_report"]
 
 
 def write_report(
@@ -26,6 +26,6 @@ def write_report(
 
     `progress` is called with the share of the work that is done and what is being done.
     """
-    from longshot.report import write  # matplotlib takes longer to load than most commands run
+    from longshot.report import write  # Altair takes longer to load than most commands run
 
     return write.write_report(run, folder, formats, progress)

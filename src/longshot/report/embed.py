@@ -7,8 +7,12 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from longshot.report.style import night
+from longshot.version import __version__
 
 RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 """The minus and the digits as exponents, in plain text."""
@@ -38,11 +42,6 @@ def number(value: float | None, digits: int = 5) -> float | None:
     return int(short) if short == int(short) and abs(short) < 1e15 else short
 
 
-def log10(natural: float) -> float | None:
-    """A natural logarithm as one of base ten, which the page plots; None for −inf."""
-    return number(natural / math.log(10), 6)
-
-
 def power_of_ten(value: float, digits: int = 1) -> str:
     """1.2×10⁹, in plain text."""
     if value == 0:
@@ -66,6 +65,42 @@ def in_words(log_probability: float, digits: int = 2) -> str:
 def fill(template: str, parts: Mapping[str, str]) -> str:
     """A page from its template: %%NAME%% stands for a part, and parts are not read again."""
     return re.sub(r"%%(\w+)%%", lambda found: parts[found[1]], read_asset(template))
+
+
+def chart_page(
+    kind: str, title: str, body: str, foot: str, specs: Mapping[str, Any], labels: Sequence[str]
+) -> str:
+    """A whole page: its charts, given as Vega-Lite, are drawn where a figure has their name.
+
+    `labels` are the methods whose colours the charts use. Records that charts share stand once.
+    """
+    pool: dict[str, Any] = {}
+    for spec in specs.values():
+        pool |= spec["datasets"]
+    bare = {n: spec | {"datasets": dict.fromkeys(spec["datasets"])} for n, spec in specs.items()}
+    parts = {
+        "TITLE": unbroken(title), "KIND": kind, "BODY": body, "FOOT": foot, "VERSION": __version__,
+        "STYLE": read_asset("page.css"), "SCRIPT": read_asset("page.js"), "VEGA": vega(),
+        "DATA": as_json({"specs": bare, "datasets": pool, "night": night(labels)}),
+    }  # fmt: skip
+    return fill("page.html", parts)
+
+
+@cache
+def vega() -> str:
+    """The scripts that draw, in one piece, so that a page needs no network."""
+    from vl_convert import javascript_bundle
+
+    return str(javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
+
+
+def figure(name: str, caption: str, **keys: str) -> str:
+    """The place of a chart on a page; `keys` say for which choices it is shown."""
+    data = "".join(f' data-{key}="{html.escape(value)}"' for key, value in keys.items())
+    return (
+        f'<figure data-chart="{html.escape(name)}"{data}><figcaption>{caption}</figcaption>'
+        '<div class="chart"></div></figure>'
+    )
 
 
 def paragraphs(sentences: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from longshot.errors import visible
 from longshot.report.embed import RAISED
@@ -31,9 +32,11 @@ class Grid:
     rows: tuple[tuple[Field, ...], ...]
     footer: tuple[tuple[Field, ...], ...] = ()
     group: str = ""
-    """What a chooser shows it for, such as a model."""
+    """The model that it is about, where it is about one."""
+    loss: str = ""
+    """The loss that it is about, where a chooser of the page asks for one."""
 
-    @property
+    @cached_property
     def is_text(self) -> tuple[bool, ...]:
         """Which columns hold names and no numbers."""
         columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.headings)
@@ -137,8 +140,8 @@ def as_html(grid: Grid) -> str:
     )
     foot = f"<tfoot>{''.join(line(row) for row in grid.footer)}</tfoot>" if grid.footer else ""
     return (
-        f'<figure class="table" data-group="{html.escape(grid.group)}" '
-        f'data-name="{html.escape(grid.name)}">'
+        f'<figure class="table" data-model="{html.escape(grid.group)}" '
+        f'data-loss="{html.escape(grid.loss)}" data-name="{html.escape(grid.name)}">'
         f"<figcaption><b>{html.escape(grid.title)}</b> <span>{html.escape(grid.note)}</span>"
         f'</figcaption><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(line(row) for row in grid.rows)}</tbody>{foot}</table></div></figure>"

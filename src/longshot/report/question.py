@@ -4,42 +4,98 @@ from __future__ import annotations
 
 import html
 import math
-import re
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from longshot.errors import LongshotError, visible
 from longshot.estimate import Estimate, Problem, Witness
 from longshot.evaluate import Evaluator, Tails
 from longshot.inputs import as_product, is_product
 from longshot.models import Model
-from longshot.report.embed import fill, in_words, power_of_ten, read_asset, unbroken
+from longshot.report.charts import one_estimate
+from longshot.report.drawing import Chart, spec_of
+from longshot.report.embed import (
+    chart_page,
+    figure,
+    in_words,
+    paragraphs,
+    power_of_ten,
+    unbroken,
+)
+from longshot.threads import threads_for
+from longshot.truth import load_truth
 
 REDRAWN = 16
-_UNSEEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 def question_page(problem: Problem, answer: Estimate) -> str:
-    """The whole page of one estimate."""
+    """The whole page of one estimate, with the shipped truth where there is one."""
     model, inputs = problem.model, problem.inputs
-    title = f"{problem.event.show(model)} after {inputs.name} on {model.name}"
-    scores = token_scores(problem, answer.witnesses)
-    return fill(
-        "question.html",
-        {
-            "TITLE": html.escape(_visible(title)),
-            "EVENT": html.escape(_visible(problem.event.show(model))),
-            "WHERE": unbroken(_visible(f"after {inputs.name} on {model.name}")),
-            "PROBABILITY": html.escape(_headline(answer)),
-            "INTERVAL": html.escape(_interval(answer)),
-            "BAR": _bar(answer),
-            "FACTS": _facts(answer),
-            "WARNINGS": "".join(f"<li>{html.escape(w)}</li>" for w in answer.warnings),
-            "WITNESSES": _witnesses(problem, answer.witnesses, scores),
-            "STYLE": read_asset("page.css") + read_asset("question.css"),
-        },
+    title = visible(f"{problem.event.show(model)} after {inputs.name} on {model.name}")
+    with threads_for(model.width):
+        scores = token_scores(problem, answer.witnesses)
+    truth = known_truth(problem)
+    charts = (
+        {"estimate": spec_of(estimate_chart(answer, truth))} if _has_numbers(answer, truth) else {}
+    )
+    known = "" if truth is None else f"{power_of_ten(truth[0], 2)} ± {power_of_ten(truth[1])}"
+    said = f"The shipped truth, from samples of another kind: {known}." if known else ""
+    return chart_page(
+        "question",
+        title,
+        f"""<section id="answer">
+<h1><code>{html.escape(visible(problem.event.show(model)))}</code></h1>
+<p class="where">{unbroken(visible(f"after {inputs.name} on {model.name}"))}</p>
+<p class="probability">{html.escape(_headline(answer))}</p>
+<p class="interval">{html.escape(_interval(answer))} {said}</p>
+{figure("estimate", "") if charts else ""}
+<ul class="warnings">{paragraphs(answer.warnings)}</ul></section>
+<section id="witnesses"><h2>Inputs that do it</h2>
+{_shading(scores)}{_witnesses(problem, answer.witnesses, scores)}</section>
+<section id="facts"><h2>How it was found</h2>
+<dl class="facts-list">{_facts(answer)}</dl></section>""",
+        "",
+        charts,
+        ["itgis"],
+    )
+
+
+def known_truth(problem: Problem) -> tuple[float, float] | None:
+    """The probability that truth on this machine gives the event's tokens, with its error."""
+    kind, _, tokens = problem.event.key.partition(":")
+    if kind != "token":
+        return None
+    try:
+        truth = load_truth(problem.model, problem.inputs)
+    except LongshotError:
+        return None
+    chosen = [int(token) for token in tokens.split(",")]
+    p, error = truth.probability[chosen].sum(), truth.standard_error[chosen].square().sum().sqrt()
+    return (float(p), float(error)) if p > 0 and error < float("inf") else None
+
+
+def estimate_chart(answer: Estimate, truth: tuple[float, float] | None = None) -> Chart:
+    """The estimate, its interval and the truth on one axis."""
+    kind = getattr(answer, "interval_kind", "two-sided")
+    return one_estimate(answer.probability, answer.interval, truth, kind)
+
+
+def _has_numbers(answer: Estimate, truth: tuple[float, float] | None) -> bool:
+    ends = answer.interval or ()
+    return answer.probability > 0 or any(end > 0 for end in ends) or truth is not None
+
+
+def _shading(scores: Float64[Tensor, "witness position"]) -> str:
+    if not scores.any():
+        return ""
+    return (
+        '<figcaption>Shading says which tokens mattered: they speak <span class="swatch for">'
+        '</span> for or <span class="swatch against"></span> against the target. A token\'s score '
+        "is how much of the target's lead is lost, on average, when that token alone is drawn anew "
+        "from its distribution; the pointer shows it.</figcaption>"
     )
 
 
@@ -87,38 +143,6 @@ def _interval(answer: Estimate) -> str:
         return f"{known}: {reason[:1].lower()}{reason[1:]}."
     low, high = (power_of_ten(end, 2) if end > 0 else "0" for end in answer.interval)
     return f"95% interval {low} … {high}"
-
-
-def _bar(answer: Estimate) -> str:
-    """The estimate and its interval on a logarithmic axis of whole powers of ten."""
-    if answer.probability <= 0 and answer.interval[1] in (0, 1):
-        return ""
-    ends = [end for end in answer.interval if 0 < end < 1]
-    known = [*ends, *([answer.probability] if answer.probability > 0 else [])]
-    if not known:
-        return ""
-    logs = [math.log10(value) for value in known]
-    first, last = math.floor(min(logs) - 0.3), math.ceil(max(logs) + 0.3)
-    step = max(1, math.ceil((last - first) / 8))
-
-    def x(log: float) -> float:
-        return round(12 + 576 * (log - first) / (last - first), 1)
-
-    parts = [
-        f'<line class="rule" x1="{x(p)}" y1="6" x2="{x(p)}" y2="34"/>'
-        f'<text x="{x(p)}" y="52" text-anchor="middle">{power_of_ten(10.0**p)[4:]}</text>'
-        for p in range(first, last + 1, step)
-    ]
-    if ends:
-        left = x(math.log10(ends[0])) if len(ends) == 2 else x(first)
-        parts.append(
-            f'<line class="span" x1="{left}" y1="20" x2="{x(math.log10(ends[-1]))}" y2="20"/>'
-        )
-    if answer.probability > 0:
-        parts.append(
-            f'<circle class="dot" cx="{x(math.log10(answer.probability))}" cy="20" r="7"/>'
-        )
-    return f'<svg class="bar" viewBox="0 0 600 58" role="img">{"".join(parts)}</svg>'
 
 
 def _facts(answer: Estimate) -> str:
@@ -175,21 +199,15 @@ def _witnesses(
             f'<li><p class="tokens">{"".join(spans)}</p>'
             f"<p>{probable}the target is ahead by {witness.gap:.2f} in its logit.</p></li>"
         )
-    return f"<ol>{''.join(items)}</ol>"
+    return f'<ol class="witnesses">{"".join(items)}</ol>'
 
 
 def _token(model: Model, token: int, score: float | None, largest: float) -> str:
     texts = model.tokenizer.texts
     text = texts[token] if token < len(texts) else None
-    shown = html.escape(_visible(model.tokenizer.show(token) if text is None else text))
+    shown = html.escape(visible(model.tokenizer.show(token) if text is None else text))
     if score is None:
         return f'<span class="fixed" title="fixed">{shown}</span>'
     side = "for" if score > 0 else "against"
     weight = abs(score) / largest
     return f'<span class="{side}" style="--w:{weight:.3f}" title="{score:+.2f}">{shown}</span>'
-
-
-def _visible(text: str) -> str:
-    """Line ends and control characters by a sign of their own."""
-    signs = {"\n": "⏎", "\t": "⇥"}
-    return _UNSEEN.sub(lambda found: signs.get(found[0], f"\\x{ord(found[0]):02x}"), text)

@@ -82,6 +82,7 @@ def losses(evidence: Evidence, model: str, loss: LossName) -> Grid:
     footer.append(_average_row(evidence, model, loss, "average", inputs, floor_of))
     return Grid(
         name=f"loss-{loss}-{model}",
+        loss=loss,
         title=f"{_capital(LOSS_TITLES[loss])} on {model}",
         note="Leave-one-out after the fit; lower is better, the best in bold. ± is the standard "
         "error over targets, of an average over distributions. The noise floor is what the "
@@ -117,6 +118,7 @@ def summary(evidence: Evidence, loss: LossName) -> Grid:
         rows.append((Field(model), *_loss_entries(means), Field(number(floor), floor)))
     return Grid(
         name=f"summary-{loss}",
+        loss=loss,
         title=f"{_capital(LOSS_TITLES[loss])}, average over distributions",
         note="± is the standard error over distributions; the best in bold. "
         + clipping_note(evidence.scored(), loss),
@@ -136,6 +138,7 @@ def halves(evidence: Evidence, loss: LossName) -> Grid:
             rows.append((Field(model), Field(name), *_loss_entries(means)))
     return Grid(
         name=f"halves-{loss}",
+        loss=loss,
         title=f"{_capital(LOSS_TITLES[loss])}, development and test distributions apart",
         note="The paper's methods were settled on hex, camel, colon and if (development); caps, "
         f"english, spanish and icl came after (test). {clipping_note(evidence.scored(), loss)}",
@@ -198,6 +201,7 @@ def unfitted(evidence: Evidence, loss: LossName) -> Grid:
         rows.append((Field(model), Field(label), *counts, *losses))
     return Grid(
         name=f"unfitted-{loss}",
+        loss=loss,
         title=f"{_capital(LOSS_TITLES[loss])} without the bounds, and without the fit",
         note=f"Means over distributions. {CLIPPING}; unclipped, it stays where the fit puts it. "
         + zeros_note(evidence.scored()),

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import Any
 
 from longshot.errors import unknown_name, visible
 from longshot.files import safe_name, try_place, write_whole, writing
 from longshot.report import DRAWN, FORMATS
-from longshot.report.diagnostics import coverage, truth_by_rank, tuning
-from longshot.report.evidence import LOSS_TITLES, Evidence, gather
-from longshot.report.figures import (
-    cost_against_accuracy,
-    halves,
-    loss_by_distribution,
-    loss_by_model,
-)
+from longshot.report.charts import run_charts
+from longshot.report.drawing import spec_of
+from longshot.report.evidence import Evidence, gather
 from longshot.report.grids import as_latex, as_markdown
 from longshot.report.page import page
-from longshot.report.scatters import scatter
-from longshot.report.style import style
 from longshot.report.tables import tables
 from longshot.report.words import answer
 from longshot.study import Run
 
-RESOLUTION = 160
+RESOLUTION = 2
+"""Pixels of a PNG for each of the page's."""
 
 Progress = Callable[[float, str], None]
 
@@ -52,8 +44,8 @@ def _write(
     if "md" in formats:
         said = answer(evidence)
         parts = [f"# {evidence.run.name}\n", f"**{said.headline}**\n", "\n".join(said.details)]
-        shown = all_figures(evidence) if "png" in formats else ()
-        pictures = [f"![{visible(name)}](figures/{safe_name(name)}.png)\n" for name, _ in shown]
+        shown = run_charts(evidence) if "png" in formats else {}
+        pictures = [f"![{visible(name)}](figures/{safe_name(name)}.png)\n" for name in shown]
         text = "\n".join([*parts, "", *(as_markdown(grid) for grid in grids), *pictures])
         write_whole(folder / "report.md", "\n".join(visible(line) for line in text.split("\n")))
         yield folder / "report.md"
@@ -63,36 +55,23 @@ def _write(
             write_whole(path, as_latex(grid))
             yield path
     endings = [name for name in DRAWN if name in formats]
-    planned = list(all_figures(evidence)) if endings else []
-    for number, (name, make) in enumerate(planned):
-        with style():
-            figure = make()
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # it stays as it is for all endings
-            for ending in endings:
-                path = folder / "figures" / f"{safe_name(name)}.{ending}"
-                dated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-                with writing(path, "figure") as aside:
-                    figure.savefig(aside, dpi=RESOLUTION, metadata=dated[ending], format=ending)
-                yield path
+    planned = run_charts(evidence) if endings else {}
+    for number, (name, make) in enumerate(planned.items()):
+        spec = spec_of(make())
+        for ending in endings:
+            path = folder / "figures" / f"{safe_name(name)}.{ending}"
+            with writing(path, "figure") as aside:
+                aside.write_bytes(drawn(spec, ending))
+            yield path
         progress(0.7 + 0.3 * (number + 1) / len(planned), "drawing")
 
 
-def all_figures(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """Every figure that the run has something to show in, by name."""
-    if evidence.methods:
-        for loss in LOSS_TITLES:
-            yield f"loss-by-model-{loss}", partial(loss_by_model, evidence, loss)
-            yield f"loss-by-distribution-{loss}", partial(loss_by_distribution, evidence, loss)
-            yield f"cost-{loss}", partial(cost_against_accuracy, evidence, loss)
-            if evidence.halves():
-                yield f"halves-{loss}", partial(halves, evidence, loss)
-        yield "coverage", partial(coverage, evidence)
-        for model in evidence.models:
-            yield f"scatter-raw-{model}", partial(scatter, evidence, model, False)
-            yield f"scatter-fitted-{model}", partial(scatter, evidence, model, True)
-    for model in evidence.models:
-        if any(key[0] == model and tuned.curve for key, tuned in evidence.run.tuned.items()):
-            yield f"tuning-{model}", partial(tuning, evidence, model)
-    if any(evidence.run.chosen["run", *cell].targets for cell in evidence.run.cells):
-        yield "truth", partial(truth_by_rank, evidence)
+def drawn(spec: dict[str, Any], ending: str) -> bytes:
+    """A chart as the bytes of a PNG, SVG or PDF file."""
+    import vl_convert
+
+    if ending == "svg":
+        return str(vl_convert.vegalite_to_svg(spec)).encode()
+    if ending == "png":
+        return bytes(vl_convert.vegalite_to_png(spec, scale=RESOLUTION))
+    return bytes(vl_convert.vegalite_to_pdf(spec))

@@ -22,6 +22,7 @@ from longshot.estimate import Cell, Estimate, Job
 from longshot.events import TokenIs
 from longshot.methods import Method
 from longshot.study.store import Key, Row, Stage
+from longshot.version import __version__
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,13 @@ def _kept(batch: StudyBatch, estimate: Estimate) -> Estimate:
 @cache
 def versions() -> dict[str, str]:
     """Of what computes here, and the package's git revision where it runs from a checkout."""
-    packages = {name: version(name) for name in ("longshot", "torch", "numpy", "scipy")}
-    return {**packages, "python": python_version(), "git": _revision(Path(__file__).parent)}
+    packages = {name: version(name) for name in ("torch", "numpy", "scipy")}
+    return {
+        "longshot": __version__,
+        **packages,
+        "python": python_version(),
+        "git": _revision(Path(__file__).parent),
+    }
 
 
 def _revision(folder: Path) -> str:

@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import LongshotError, visible
+from longshot.errors import LongshotError, needs, visible
 from longshot.estimate import Estimate
 from longshot.files import parse_json
+from longshot.names import preset_names
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ class Run:
     chosen: Mapping[tuple[Stage, str, str], Chosen]
     rows: tuple[Row, ...]
     tuned: Mapping[tuple[str, str, str], Tuned]
+    finished: str = ""
+    """When its last row was committed, as ISO 8601."""
+    made_by: str = ""
+    """The version of longshot that committed it."""
+
+    @property
+    def command(self) -> str:
+        """What makes such a run."""
+        study = f"--preset {self.name}" if self.name in preset_names() else f"{self.name}.toml"
+        return f"longshot run {study}"
 
     @property
     def name(self) -> str:
@@ -122,9 +133,7 @@ class Run:
         try:
             from pandas import DataFrame
         except ImportError as error:
-            raise LongshotError(
-                "to_pandas needs the package pandas: pip install 'longshot[notebook]'."
-            ) from error
+            raise needs("to_pandas", "pandas", "notebook") from error
         return DataFrame(list(self.records()))
 
     def witnesses(self) -> Iterator[dict[str, Any]]:
@@ -149,6 +158,7 @@ def load_run(path: str | Path) -> Run:
             chosen=store.all_chosen(),
             rows=tuple(store.rows("run")),
             tuned=store.tuned(),
+            **store.last_commit(),
         )
     if any((*row.key[1:3], row.key.token) not in run._targets for row in run.rows):
         raise LongshotError(f"The run {file} is damaged: it has rows of what is no target of it.")

@@ -51,10 +51,10 @@ from longshot.estimate import LARGEST_BUDGET
 from longshot.files import read_text
 from longshot.methods import METHODS, Method, make_method
 from longshot.methods.base import complaint, settings_table
+from longshot.names import PRESETS, preset_names
 from longshot.toml import KeyPath, TomlFile
 from longshot.truth.result import RELATIVE_ERROR
 
-PRESETS = Path(__file__).parent / "presets"
 TUNED = "tuned"
 T = TypeVar("T", bound=Hashable)
 
@@ -175,9 +175,8 @@ def read_spec(path: Path) -> Spec:
 
 def preset(name: str) -> Spec:
     """A study that ships with the package."""
-    known = sorted(path.stem for path in PRESETS.glob("*.toml"))
-    if name not in known:
-        raise unknown_name("preset", name, known)
+    if name not in preset_names():
+        raise unknown_name("preset", name, preset_names())
     return read_spec(PRESETS / f"{name}.toml")
 
 

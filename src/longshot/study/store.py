@@ -187,6 +187,16 @@ class RunStore(Database):
         rows = self._all(f"SELECT {KEY} FROM rows WHERE estimate IS NOT NULL")
         return {Key(*row) for row in rows}
 
+    def last_commit(self) -> dict[str, str]:
+        """When the last row was committed, and by which version; nothing before the first."""
+        found = self._one(
+            "SELECT finished, versions FROM rows JOIN environments ON environment = id "
+            "ORDER BY finished DESC LIMIT 1"
+        )
+        if found is None:
+            return {}
+        return {"finished": found[0], "made_by": str(json.loads(found[1]).get("longshot", ""))}
+
     def rows(self, stage: Stage = "run") -> list[Row]:
         """All rows of a stage in the order of their keys, whatever the order they came in."""
         query = f"SELECT {KEY}, estimate, error FROM rows WHERE stage = ? ORDER BY {KEY}"

@@ -7,7 +7,6 @@ its shorter half. What is in the store is never computed again, whatever the siz
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -178,17 +177,6 @@ def make_truth(
         status.leaves += shard.tally.leaves
         on_progress(status)
     return status
-
-
-def parse_count(text: str) -> int:
-    """A number of leaves or samples as people write them: 1000, 1e6, 2**24, "2**24 leaves"."""
-    match = re.fullmatch(r"\s*(\d+|\d+e\d\d?|\d+\*\*\d+)\s*(leaves|samples)?\s*", text)
-    if not match or len(match[1]) > 20:
-        raise LongshotError(f'{text!r} is no number of leaves; write for example "2**24 leaves".')
-    base, _, exponent = match[1].partition("**")
-    if exponent:
-        return int(math.pow(int(base), min(int(exponent), 64)))
-    return int(float(base)) if "e" in base else int(base)
 
 
 def parse_range(text: str) -> tuple[float, float]:
