@@ -1,9 +1,9 @@
 """File operations that fail on demand: each is counted, and one of them is made to go wrong.
 
 Inside, every open, write, close, rename, unlink, mkdir, fsync and stat of a file under `folder`,
-and every statement to SQLite, is an injection point. Points come in the same order every time, so that
-a fault is named by its number. A fault is an error of the operating system, half a write, or the
-death of the process.
+and every statement to SQLite, is an injection point. Points come in the same order every time, so
+that a fault is named by its number. A fault is an error of the operating system, half a write, or
+the death of the process.
 """
 
 from __future__ import annotations
