@@ -83,7 +83,7 @@ def estimate(
 ) -> None:
     """Estimate how likely a target is.
 
-    Example: [bold]longshot estimate --target ail --set temperature=0.5[/]
+    Example: [bold]longshot estimate --target ail[/]
     """
     given = sum(map(bool, (target, continuation, matches)))
     if given != 1:
