@@ -26,6 +26,7 @@ lint: .venv/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.surface --check
 
 bench: .venv/.test ## speed, each figure a ratio measured in one run
 	$(BIN)/python -m benchmarks

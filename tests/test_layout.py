@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 PACKAGE = "longshot"
 ORDER = (
     "errors",
+    "files",
     "work",
     "toml",
     "database",

@@ -1,6 +1,6 @@
 """How likely is your language model's unlikeliest output?"""
 
-from longshot.api import estimate, estimate_many
+from longshot.api import estimate, estimate_many, estimate_steps
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Witness
 from longshot.evaluate import Judged, Sampled
@@ -48,6 +48,7 @@ __all__ = [
     "Witness",
     "estimate",
     "estimate_many",
+    "estimate_steps",
     "generated",
     "load_inputs",
     "load_model",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from longshot.errors import LongshotError
-from longshot.estimate import Estimate, Job, Progress
+from longshot.estimate import LARGEST_BUDGET, Estimate, Job, Progress
 from longshot.events import Event, EventLike, as_event
 from longshot.inputs import Inputs, load_inputs, with_noise
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
+
+DEFAULT_BUDGET = 2**16
+"""Forward calls, the paper's; `auto` and `splitting` stop earlier where the answer is clear."""
 
 
 def estimate(
@@ -21,8 +24,8 @@ def estimate(
     inputs: str | Path | Inputs,
     event: EventLike,
     *,
-    method: str | Method = "itgis",
-    budget: int = 2**12,
+    method: str | Method = "auto",
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -30,7 +33,8 @@ def estimate(
     """How likely is `event` when `model` reads `inputs`?
 
     `event` is the text of a token, its id, several of these as a set, or an event such as
-    `Continuation` or `Matches`. `settings` are those of the method, such as `temperature`.
+    `Continuation` or `Matches`. `settings` are those of the method, such as `relative_error` of
+    `auto` or `temperature` of `itgis`.
     """
     (answer,) = estimate_many(
         model,
@@ -50,8 +54,8 @@ def estimate_many(
     inputs: str | Path | Inputs,
     events: Iterable[EventLike],
     *,
-    method: str | Method = "itgis",
-    budget: int = 2**12,
+    method: str | Method = "auto",
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -59,6 +63,41 @@ def estimate_many(
     """The same for several events at once: faster than one by one, with equal numbers."""
     if isinstance(events, str):  # or each of its letters would be an event
         raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
+    chosen, job = _asked(model, inputs, events, method, budget, seed, progress, settings)
+    found = chosen.estimate(job) if job.events else []
+    return [beside(event, answer) for event, answer in zip(job.events, found, strict=True)]
+
+
+def estimate_steps(
+    model: str | Path | Model,
+    inputs: str | Path | Inputs,
+    event: EventLike,
+    *,
+    method: str | Method = "auto",
+    budget: int = DEFAULT_BUDGET,
+    seed: int = 0,
+    progress: Progress = lambda share: None,
+    **settings: Any,
+) -> Iterator[Estimate]:
+    """The running answer after each round, for as long as one likes; the last is `estimate`'s.
+
+    A method that does not work in rounds refuses at the first step.
+    """
+    chosen, job = _asked(model, inputs, [event], method, budget, seed, progress, settings)
+    yield from (beside(job.events[0], answer) for answer in chosen.rounds(job))
+
+
+def _asked(
+    model: str | Path | Model,
+    inputs: str | Path | Inputs,
+    events: Iterable[EventLike],
+    method: str | Method,
+    budget: int,
+    seed: int,
+    progress: Progress,
+    settings: dict[str, Any],
+) -> tuple[Method, Job]:
+    """The method and the job, all that can be wrong with them refused."""
     if settings and isinstance(method, Method):
         raise LongshotError(
             f"The method {method.name} brings its own settings; give {', '.join(settings)} to it, "
@@ -68,13 +107,13 @@ def estimate_many(
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model)
     wanted = tuple(as_event(event, language_model) for event in events)
-    calls = whole_number(budget, "The budget is a whole number of model calls", least=1)
     distribution = with_noise(distribution, max((event.noise for event in wanted), default=0))
-    job = Job(language_model, distribution, wanted, calls, whole_number(seed, SEED), progress)
-    if not wanted:
-        return []
-    chosen.check(job)
-    return [beside(event, found) for event, found in zip(wanted, chosen.estimate(job), strict=True)]
+    calls = whole_number(budget, BUDGET, 1, LARGEST_BUDGET)
+    number = whole_number(seed, SEED, -(2**63), 2**63 - 1)
+    job = Job(language_model, distribution, wanted, calls, number, progress)
+    if wanted:
+        chosen.check(job)
+    return chosen, job
 
 
 def beside(event: Event, answer: Estimate) -> Estimate:
@@ -85,12 +124,13 @@ def beside(event: Event, answer: Estimate) -> Estimate:
     return replace(answer, statistics={**answer.statistics, **told})
 
 
-SEED = "The seed is a whole number"
+SEED = "The seed is a whole number of at most 63 bits"
+BUDGET = f"The budget is a whole number of model calls up to {LARGEST_BUDGET:,}"
 
 
-def whole_number(value: object, what: str, least: int | None = None) -> int:
+def whole_number(value: object, what: str, least: int, most: int) -> int:
     """The value as an int; a sentence that begins with `what` where it is none."""
     number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if number is None or (least is not None and number < least):
+    if number is None or not least <= number <= most:
         raise LongshotError(f"{what}, not {value!r}.")
     return number

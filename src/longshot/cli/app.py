@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, visible
 
 app = typer.Typer(
     name="longshot",
@@ -20,13 +22,46 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width of its own
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed makes other samples.")
+]
+
+
+class PlainConsole(Console):
+    """A console that reads no markup and lets nothing through to the terminal but text and style.
+
+    Most of what it prints has names in it that are not ours. A name's line ends are its caller's
+    to show, by `visible`.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        width = None if stream.isatty() else 140  # a file has no width of its own
+        super().__init__(stderr=stderr, width=width, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                lines = segment.text.split("\n")
+                yield Segment("\n".join(map(visible, lines)), segment.style)
+
+
+console = PlainConsole()
+
+
+def say(sentence: str) -> None:
+    """One line, however long, whatever names are in it."""
+    console.print(Text(visible(sentence)), soft_wrap=True)
 
 
 def show_version(wanted: bool) -> bool:
     """The installed version, before any command."""
     if wanted:
-        console.print(f"longshot {version('longshot')}", highlight=False)
+        say(f"longshot {version('longshot')}")
         raise typer.Exit
     return wanted
 
@@ -50,7 +85,7 @@ def going_on(kept: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print(f"Interrupted: {kept}; the same command goes on.", soft_wrap=True)
+        say(f"Interrupted: {kept}; the same command goes on.")
         raise typer.Exit(130) from None
 
 
@@ -59,9 +94,6 @@ def run() -> None:
     try:
         app()
     except LongshotError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True)
+        line = Text.assemble(("error:", "bold red"), f" {visible(str(error))}")
+        PlainConsole(stderr=True).print(line, soft_wrap=True)
         sys.exit(2)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console
+from longshot.cli.app import app, console, say
 from longshot.cli.study import run_with_display
 from longshot.engines import make_engine
 from longshot.report import write_report
+from longshot.report.embed import in_words
 from longshot.study import Run, load_run, preset
 from longshot.study.summary import Scored, score_run
 
@@ -33,9 +35,9 @@ def demo(
     for model, inputs in run.cells:
         console.print(_table(run, model, inputs))
     scored = score_run(run)
-    console.print(Text(_meaning(run, scored)), soft_wrap=True)
+    say(_meaning(run, scored))
     pages = write_report(run, out / "report", ["html"])
-    console.print(Text(f"The same as a page: {pages[0]}"), soft_wrap=True)
+    say(f"The same as a page: {pages[0]}")
 
 
 def _table(run: Run, model: str, inputs: str) -> Table:
@@ -53,8 +55,7 @@ def _table(run: Run, model: str, inputs: str) -> Table:
         cells: list[Text | str] = [Text(target.text), f"{target.probability:.1e}"]
         for label in run.methods:
             estimate = answers[label].get(target.token)
-            known = estimate is not None and estimate.probability > 0
-            cells.append(f"{estimate.probability:.1e}" if estimate and known else "no hit")
+            cells.append(in_words(estimate.log_probability, 1) if estimate else "no hit")
         table.add_row(*cells)
     return table
 
@@ -67,7 +68,7 @@ def _meaning(run: Run, scored: list[Scored]) -> str:
     }
     total = len(estimates["naive"])
     seen = {
-        label: sum(estimate.probability > 0 for _, estimate in pairs)
+        label: sum(estimate.log_probability > -math.inf for _, estimate in pairs)
         for label, pairs in estimates.items()
     }
     mean = {

@@ -14,8 +14,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console
-from longshot.errors import LongshotError
+from longshot.cli.app import SeedOption, app, console
+from longshot.errors import LongshotError, visible
 from longshot.inputs import (
     CATALOGUE,
     Inputs,
@@ -42,8 +42,10 @@ def inputs(
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Show a template instead of a name.")] = None,
     model: Annotated[str, typer.Option(help="Whose tokens the inputs are made of.")] = "mini-2l",
-    number: Annotated[int, typer.Option("-n", min=0, help="How many inputs to draw.")] = 5,
-    seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
+    number: Annotated[
+        int, typer.Option("-n", min=0, max=10**5, help="How many inputs to draw.")
+    ] = 5,
+    seed: SeedOption = 0,
     corpus: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,7 +76,9 @@ def inputs(
 
 
 def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
-    table = Table("name", "what it is", "tokens", "random", title=f"inputs for {model.name}")
+    table = Table(
+        "name", "what it is", "tokens", "random", title=visible(f"inputs for {model.name}")
+    )
     rows: list[dict[str, object]] = []
     for name, entry in CATALOGUE.items():
         row: dict[str, object] = {"name": name, "summary": entry.summary}
@@ -108,7 +112,8 @@ def _show(inputs: Inputs, model: Model, number: int, seed: int, as_json: bool) -
         if is_finite(inputs):
             what += f", {as_finite(inputs, WHO).count} inputs in all"
     headline = f"{inputs.name} for {model.name}: {inputs.length} tokens, {what}"
-    console.print(Text(headline.replace("tokens, at most", "tokens at most"), style="bold"))
+    headline = headline.replace("tokens, at most", "tokens at most")
+    console.print(Text(visible(headline), style="bold"))
     for tokens in drawn:
         console.print(_coloured(tokens, model.tokenizer), soft_wrap=True)
     if product is not None:
@@ -130,7 +135,7 @@ def _visible(token: int, tokenizer: Tokenizer) -> str:
     text = tokenizer.texts[token]
     if text is None:
         return tokenizer.show(token)
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return visible(text)
 
 
 def _position_table(summaries: tuple[PositionSummary, ...], tokenizer: Tokenizer) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longshot.cli import (  # noqa: F401
+    compare_methods,
     demo,
     estimate,
     inputs,

@@ -5,6 +5,7 @@ from longshot.evaluate.argmax import (
     UNEMBED_BLOCK,
     Decider,
     Winners,
+    readout,
     winners,
 )
 from longshot.evaluate.blocks import activations, macs
@@ -41,6 +42,7 @@ __all__ = [
     "follow",
     "macs",
     "outcomes",
+    "readout",
     "tokens_to_run",
     "winners",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longshot.errors import LongshotError, read_text
+from longshot.errors import LongshotError
+from longshot.files import read_text
 from longshot.inputs.base import (
     NOTHING,
     Finite,
@@ -24,6 +25,7 @@ from longshot.inputs.base import (
     refuse_unreadable,
 )
 from longshot.inputs.catalogue import CATALOGUE, build
+from longshot.inputs.changed import ChangedInputs, Law, UnchangedInputs
 from longshot.inputs.corpus import Corpus
 from longshot.inputs.counts import Counts, load_counts
 from longshot.inputs.generated import GeneratedInputs
@@ -32,7 +34,7 @@ from longshot.inputs.product import ProductInputs
 from longshot.inputs.rows import is_rows
 from longshot.inputs.slots import Piece, SlotInputs
 from longshot.inputs.template import read_template, template
-from longshot.inputs.tilt import Draws, draw, tilted
+from longshot.inputs.tilt import Draws, Scores, boundary_temperature, draw, tilted, token_scores
 from longshot.inputs.tokens import TokenDistribution
 from longshot.inputs.tree import Branches, Tree
 from longshot.inputs.writing import generated, read_generated
@@ -43,6 +45,7 @@ __all__ = [
     "CATALOGUE",
     "NOTHING",
     "Branches",
+    "ChangedInputs",
     "Corpus",
     "Counts",
     "Draws",
@@ -50,17 +53,21 @@ __all__ = [
     "GeneratedInputs",
     "Group",
     "Inputs",
+    "Law",
     "Listed",
     "NoisyInputs",
     "Piece",
     "PositionSummary",
     "Product",
     "ProductInputs",
+    "Scores",
     "SlotInputs",
     "TokenDistribution",
     "Tree",
+    "UnchangedInputs",
     "as_finite",
     "as_product",
+    "boundary_temperature",
     "build",
     "by_length",
     "continued",
@@ -76,6 +83,7 @@ __all__ = [
     "refuse_unreadable",
     "template",
     "tilted",
+    "token_scores",
     "with_noise",
 ]
 

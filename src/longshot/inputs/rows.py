@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import LongshotError, first_line, read_text, unknown_name
+from longshot.errors import LongshotError, first_line, unknown_name
+from longshot.files import TEXT, read_text
 
 TABLES = (".jsonl", ".csv", ".parquet")
 HUB = "hf-dataset:"
@@ -52,7 +53,7 @@ def read_rows(
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for line in read_text("list of choices", path).splitlines():
+    for line in read_text("list of choices", path, TEXT).splitlines():
         text, tab, weight = line.rpartition("\t")
         if line.strip():
             yield (text, weight) if tab else (line, 1)
@@ -61,7 +62,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
 def _table(path: Path) -> Iterable[Mapping[str, Any]]:
     if path.suffix == ".parquet":
         return _parquet(path)
-    text = read_text("table", path)
+    text = read_text("table", path, TEXT)
     if path.suffix == ".csv":
         return csv.DictReader(io.StringIO(text, newline=""))
     try:

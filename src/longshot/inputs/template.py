@@ -37,7 +37,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from longshot.errors import LongshotError, read_text, unknown_name
+from longshot.errors import LongshotError, unknown_name, visible
+from longshot.files import read_text
 from longshot.inputs.chat import Messages, rendered
 from longshot.inputs.classes import CLASSES, class_tokens
 from longshot.inputs.corpus import LANGUAGES
@@ -114,6 +115,8 @@ class _Template:
         inputs = self._table(("inputs",), self.file.parsed.get("inputs"))
         self._known(("inputs",), inputs, ("name", "text", "messages"))
         name = self._string(("inputs", "name"), inputs.get("name"))
+        if name != visible(name):
+            self.file.refuse(("inputs", "name"), "has characters that do not print")
         tables = self._table(("slots",), self.file.parsed.get("slots", {}))
         slots = {key: self._slot(key, table) for key, table in tables.items()}
         laid = Layout(self.tokenizer)

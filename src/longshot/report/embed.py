@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import LongshotError
-
 RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 """The minus and the digits as exponents, in plain text."""
 
@@ -54,6 +52,17 @@ def power_of_ten(value: float, digits: int = 1) -> str:
     return f"{mantissa}×10{raised}"
 
 
+def in_words(log_probability: float, digits: int = 2) -> str:
+    """A probability from its natural logarithm, however small; −inf is no hit."""
+    if log_probability == -math.inf:
+        return "no hit"
+    exponent = math.floor(log_probability / math.log(10))
+    mantissa = math.exp(log_probability - exponent * math.log(10))
+    if exponent < -300:
+        return f"{mantissa:.{digits}f}e{exponent} (its logarithm is {log_probability:.1f})"
+    return f"{math.exp(log_probability):.{digits + 1}g}"
+
+
 def fill(template: str, parts: Mapping[str, str]) -> str:
     """A page from its template: %%NAME%% stands for a part, and parts are not read again."""
     return re.sub(r"%%(\w+)%%", lambda found: parts[found[1]], read_asset(template))
@@ -67,11 +76,3 @@ def paragraphs(sentences: Sequence[str]) -> str:
 def unbroken(text: str) -> str:
     """Escaped text that no line breaks at a hyphen, as in a model's name."""
     return html.escape(text).replace("-", "\u2011")
-
-
-def write_page(path: Path, page: str) -> None:
-    """UTF-8, with what cannot be encoded (half a surrogate pair in a name) as a question mark."""
-    try:
-        path.expanduser().write_bytes(page.encode("utf-8", "replace"))
-    except OSError as error:
-        raise LongshotError(f"The page {path} cannot be written: {error.strerror}.") from error

@@ -165,7 +165,7 @@ def _columns(outcome: Scored, texts: _Texts) -> dict[str, Any]:
 
 def _end(estimate: Estimate, which: int) -> float | None:
     """An end of the interval as it is: zero is a number that a logarithm would lose."""
-    return None if estimate.interval is None else number(estimate.interval[which])
+    return number(estimate.interval[which]) if estimate.is_two_sided else None
 
 
 def _looks(evidence: Evidence) -> str:

@@ -15,7 +15,7 @@ from longshot.estimate import Estimate, Problem, Witness
 from longshot.evaluate import Evaluator, Tails
 from longshot.inputs import as_product, is_product
 from longshot.models import Model
-from longshot.report.embed import fill, power_of_ten, read_asset, unbroken
+from longshot.report.embed import fill, in_words, power_of_ten, read_asset, unbroken
 
 REDRAWN = 16
 _UNSEEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -73,22 +73,27 @@ def token_scores(
 
 
 def _headline(answer: Estimate) -> str:
-    return power_of_ten(answer.probability, 2) if answer.probability > 0 else "no hit"
+    is_tiny = answer.probability < 1e-300
+    return in_words(answer.log_probability) if is_tiny else power_of_ten(answer.probability, 2)
 
 
 def _interval(answer: Estimate) -> str:
-    if answer.interval is None:
-        reason = (answer.no_interval or "").rstrip(".")
-        return f"No interval: {reason[:1].lower()}{reason[1:]}."
+    if answer.interval[1] == 0:
+        return "95% interval: below the smallest number there is"
+    if not answer.is_two_sided:
+        bound = answer.interval[1]
+        known = f"At most {power_of_ten(bound, 2)} (95%)" if bound < 1 else "No interval"
+        reason = (answer.no_interval or "No sample hit.").rstrip(".")
+        return f"{known}: {reason[:1].lower()}{reason[1:]}."
     low, high = (power_of_ten(end, 2) if end > 0 else "0" for end in answer.interval)
     return f"95% interval {low} … {high}"
 
 
 def _bar(answer: Estimate) -> str:
     """The estimate and its interval on a logarithmic axis of whole powers of ten."""
-    if answer.probability <= 0 and answer.interval is None:
+    if answer.probability <= 0 and answer.interval[1] in (0, 1):
         return ""
-    ends = [end for end in answer.interval or () if end > 0]
+    ends = [end for end in answer.interval if 0 < end < 1]
     known = [*ends, *([answer.probability] if answer.probability > 0 else [])]
     if not known:
         return ""

@@ -41,7 +41,7 @@ def marks(outcome: Scored, fitted: bool) -> list[Mark]:
     for (target, answer), log_fitted in zip(kept, outcome.score.log_fitted, strict=True):
         p, error = target.probability, target.standard_error
         low, high = (None, None)
-        if answer.interval is not None and not fitted:
+        if answer.is_two_sided and not fitted:
             low, high = (math.log(end) if end > 0 else -math.inf for end in answer.interval)
         found.append(
             Mark(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from longshot.errors import LongshotError, unknown_name
+from longshot.errors import unknown_name, visible
+from longshot.files import safe_name, try_place, write_whole, writing
 from longshot.report import DRAWN, FORMATS
 from longshot.report.diagnostics import coverage, truth_by_rank, tuning
-from longshot.report.embed import write_page
 from longshot.report.evidence import LOSS_TITLES, Evidence, gather
 from longshot.report.figures import (
     cost_against_accuracy,
@@ -37,14 +37,9 @@ def write_report(run: Run, folder: Path, formats: Sequence[str], progress: Progr
     for name in formats:
         if name not in FORMATS:
             raise unknown_name("format", name, FORMATS)
+    try_place(folder / "index.html", "report")
     evidence = gather(run, lambda share: progress(0.7 * share, "scoring"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return list(_write(evidence, folder, formats, progress))
-    except OSError as error:
-        raise LongshotError(
-            f"The report cannot be written to {folder}: {error.strerror}."
-        ) from error
+    return list(_write(evidence, folder, formats, progress))
 
 
 def _write(
@@ -52,34 +47,33 @@ def _write(
 ) -> Iterator[Path]:
     grids = tables(evidence)
     if "html" in formats:
-        write_page(folder / "index.html", page(evidence))
+        write_whole(folder / "index.html", page(evidence), "page")
         yield folder / "index.html"
     if "md" in formats:
         said = answer(evidence)
         parts = [f"# {evidence.run.name}\n", f"**{said.headline}**\n", "\n".join(said.details)]
         shown = all_figures(evidence) if "png" in formats else ()
-        pictures = [f"![{name}](figures/{_file_name(name)}.png)\n" for name, _ in shown]
+        pictures = [f"![{visible(name)}](figures/{safe_name(name)}.png)\n" for name, _ in shown]
         text = "\n".join([*parts, "", *(as_markdown(grid) for grid in grids), *pictures])
-        (folder / "report.md").write_text(text, encoding="utf-8")
+        write_whole(folder / "report.md", "\n".join(visible(line) for line in text.split("\n")))
         yield folder / "report.md"
     if "tex" in formats and grids:
-        (folder / "tables").mkdir(exist_ok=True)
         for grid in grids:
-            path = folder / "tables" / f"{_file_name(grid.name)}.tex"
-            path.write_text(as_latex(grid), encoding="utf-8")
+            path = folder / "tables" / f"{safe_name(grid.name)}.tex"
+            write_whole(path, as_latex(grid))
             yield path
     endings = [name for name in DRAWN if name in formats]
     planned = list(all_figures(evidence)) if endings else []
     for number, (name, make) in enumerate(planned):
-        (folder / "figures").mkdir(exist_ok=True)
         with style():
             figure = make()
             figure.draw_without_rendering()
             figure.set_layout_engine("none")  # it stays as it is for all endings
             for ending in endings:
-                path = folder / "figures" / f"{_file_name(name)}.{ending}"
+                path = folder / "figures" / f"{safe_name(name)}.{ending}"
                 dated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-                figure.savefig(path, dpi=RESOLUTION, metadata=dated[ending])
+                with writing(path, "figure") as aside:
+                    figure.savefig(aside, dpi=RESOLUTION, metadata=dated[ending], format=ending)
                 yield path
         progress(0.7 + 0.3 * (number + 1) / len(planned), "drawing")
 
@@ -102,8 +96,3 @@ def all_figures(evidence: Evidence) -> Iterator[tuple[str, Callable[[], Figure]]
             yield f"tuning-{model}", partial(tuning, evidence, model)
     if any(evidence.run.chosen["run", *cell].targets for cell in evidence.run.cells):
         yield "truth", partial(truth_by_rank, evidence)
-
-
-def _file_name(name: str) -> str:
-    """A name that any file system takes: a model may be named by its path."""
-    return "".join(c if c.isalnum() or c in "-._" else "-" for c in name).strip("-.") or "unnamed"
