@@ -158,8 +158,10 @@ def test_replicates_that_bear_an_interval_and_that_do_not(
 
 
 def test_a_sentence_stands_in_the_place_of_an_interval() -> None:
-    assert fields_of("No sample hit.") == {"no_interval": "No sample hit."}
-    assert fields_of((0.1, 0.2)) == {"interval": (0.1, 0.2)}
+    none = {"interval": (0.0, 1.0), "no_interval": "No sample hit."}
+    assert fields_of("No sample hit.") == none
+    assert fields_of("No sample hit.", (0.0, 0.1)) == {**none, "interval": (0.0, 0.1)}
+    assert fields_of((0.1, 0.2)) == {"interval": (0.1, 0.2), "no_interval": None}
 
 
 # --- the formulas, by hand

@@ -116,5 +116,5 @@ def test_the_command(tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence() -> None:
     with pytest.raises(ls.LongshotError, match="one token or more of one input or more"):
         ls.look(MODEL, slots(), tokens=0)
-    with pytest.raises(ls.LongshotError, match="reads 12 tokens, not the 18"):
+    with pytest.raises(ls.LongshotError, match=f"reads 12 tokens, not the {slots().length + 11}"):
         ls.look(MODEL, slots(), tokens=12)

@@ -89,7 +89,7 @@ def test_heavy_weights_need_the_stretch() -> None:
         token = model.tokenizer.single(target)
         exact = float(truth.probability[token])
         job = Replicas(model, inputs, (ls.TokenIs(token),) * 40, 1024)
-        for run in ITGIS(temperature=0.7).estimate(job):
+        for run in ITGIS(temperature=0.7, score="logit").estimate(job):
             if not run.is_two_sided or run.standard_error is None:
                 continue
             error, size = run.standard_error / run.probability, run.effective_sample_size or 0

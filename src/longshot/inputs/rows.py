@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import LongshotError, first_line, unknown_name
+from longshot.errors import LongshotError, first_line, needs, unknown_name
 from longshot.files import TEXT, read_text
 
 TABLES = (".jsonl", ".csv", ".parquet")
@@ -78,9 +78,7 @@ def _parquet(path: Path) -> Iterable[Mapping[str, Any]]:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise LongshotError(
-            f"Reading {path} needs the package pyarrow: pip install 'longshot[parquet]'."
-        ) from None
+        raise needs(f"Reading {path}", "pyarrow", "parquet") from None
     try:
         rows: list[Mapping[str, Any]] = parquet.read_table(path).to_pylist()
     except Exception as error:  # its errors have no common base
@@ -93,9 +91,7 @@ def _hub(name: str) -> Iterable[Mapping[str, Any]]:
     try:
         import datasets
     except ImportError:
-        raise LongshotError(
-            f"Reading {repository} needs the package datasets: pip install 'longshot[paper]'."
-        ) from None
+        raise needs(f"Reading {repository}", "datasets", "paper") from None
     try:
         found: Iterable[Mapping[str, Any]] = datasets.load_dataset(
             repository, configuration or None, split="train"
