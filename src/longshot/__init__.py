@@ -99,6 +99,15 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
+def _verb(home: str, name: str) -> property:
+    """A verb whose name a submodule has too: importing the submodule changes nothing."""
+
+    def get(package: ModuleType) -> Any:
+        return getattr(import_module(f"{package.__name__}.{home}"), name)
+
+    return property(get, lambda package, submodule: None)
+
+
 class _Package(ModuleType):
     """The package itself, whose public names come when they are asked for."""
 
@@ -112,14 +121,8 @@ class _Package(ModuleType):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *__all__})
 
-    @property
-    def estimate(self) -> Any:
-        """The verb, though a submodule has its name too: importing that one changes nothing."""
-        return import_module(f"{self.__name__}.api").estimate
-
-    @estimate.setter
-    def estimate(self, submodule: ModuleType) -> None:
-        pass
+    estimate = _verb("api", "estimate")
+    look = _verb("look", "look")
 
 
 sys.modules[__name__].__class__ = _Package
