@@ -15,7 +15,7 @@ from longshot.inputs import (
     load_inputs,
     template,
 )
-from longshot.look import Seen, look
+from longshot.look import Sayings, look
 from longshot.methods import METHODS, Method
 from longshot.models import Model, load_model
 from longshot.study import Run, load_run
@@ -39,7 +39,7 @@ __all__ = [
     "ProductInputs",
     "Run",
     "Sampled",
-    "Seen",
+    "Sayings",
     "SlotInputs",
     "TokenDistribution",
     "TokenIn",

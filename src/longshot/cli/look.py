@@ -13,7 +13,7 @@ from rich.text import Text
 
 from longshot.cli.app import app, console
 from longshot.inputs import load_inputs
-from longshot.look import MOST, SAMPLES, Seen
+from longshot.look import MOST, SAMPLES, Sayings
 from longshot.look import look as look_at
 from longshot.models import load_model
 
@@ -32,7 +32,7 @@ def look(
     corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, all of it.")] = False,
 ) -> None:
-    """Seen at what a model says before asking how likely something is.
+    """Sayings at what a model says before asking how likely something is.
 
     Example: [bold]longshot look mini-2l camel[/]
     """
@@ -68,7 +68,7 @@ def _end(text: str) -> str:
     return shown if len(shown) <= SHOWN else "…" + shown[-SHOWN:]
 
 
-def _rest(found: Seen, rows: int) -> list[str]:
+def _rest(found: Sayings, rows: int) -> list[str]:
     """What the table does not show."""
     lines = []
     if more := found.outputs[rows:]:
