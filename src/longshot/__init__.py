@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         load_inputs,
         template,
     )
-    from longshot.look import Seen, look
+    from longshot.look import Sayings, look
     from longshot.methods import METHODS, Method
     from longshot.models import Model, load_model
     from longshot.study import Run, load_run
@@ -52,7 +52,7 @@ __all__ = [
     "ProductInputs",
     "Run",
     "Sampled",
-    "Seen",
+    "Sayings",
     "SlotInputs",
     "TokenDistribution",
     "TokenIn",
@@ -89,7 +89,7 @@ _HOMES = {
         "load_inputs",
         "template",
     ),
-    "look": ("Seen", "look"),
+    "look": ("Sayings", "look"),
     "methods": ("METHODS", "Method"),
     "models": ("Model", "load_model"),
     "study": ("Run", "load_run"),

@@ -101,6 +101,11 @@ class Event(ABC):
         return self.decided_by == "logits" or bool(self.paths)
 
     @property
+    def can_be_ranked(self) -> bool:
+        """Whether inputs on which it does not occur have a score that tells how near they are."""
+        return self.can_be_climbed
+
+    @property
     def is_single_step(self) -> bool:
         """Whether one pass over the input scores and decides it, beside other such events."""
         return len(self.paths) == 1 and len(self.paths[0]) == 1 and self.follows_paths
@@ -254,6 +259,7 @@ class Matches(Event):
     name: str | None = None
     """What a function is called in seeds and stores, unless by its own name."""
     decided_by = "tokens"
+    can_be_ranked = True
 
     def __post_init__(self) -> None:
         if isinstance(self.within, bool) or self.within < 1:

@@ -58,7 +58,7 @@ class RunnerUp:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sayings:
     """What a model says after some inputs, the likeliest first."""
 
     outputs: tuple[Output, ...]
@@ -109,7 +109,7 @@ class _Outputs:
     def text(self, row: Tensor) -> str:
         return self.model.tokenizer.decode([token for token in row.tolist() if token >= 0])
 
-    def result(self, is_exact: bool, runners_up: int) -> Seen:
+    def result(self, is_exact: bool, runners_up: int) -> Sayings:
         tokenizer = self.model.tokenizer
         order = sorted(self.seen.items(), key=lambda item: (-item[1][0], item[0]))
         outputs = tuple(
@@ -126,7 +126,7 @@ class _Outputs:
         )
         once = sum(n == 1 for _, n in self.seen.values())
         unseen = 0.0 if is_exact else once / max(self.count, 1)
-        return Seen(outputs, near, self.count, is_exact, unseen)
+        return Sayings(outputs, near, self.count, is_exact, unseen)
 
 
 def look(
@@ -139,7 +139,7 @@ def look(
     runners_up: int = 10,
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
-) -> Seen:
+) -> Sayings:
     """What the model says in its first `tokens` tokens, greedily, and how often.
 
     All inputs are run where there are at most `most` of them, else `samples` of them.

@@ -16,7 +16,7 @@ from longshot.errors import visible
 from longshot.names import MOST, SAMPLES
 
 if TYPE_CHECKING:
-    from longshot.look import Seen
+    from longshot.look import Sayings
 
 SHOWN = 60  # characters of an example
 
@@ -77,7 +77,7 @@ def _end(text: str) -> str:
     return shown if len(shown) <= SHOWN else "…" + shown[-SHOWN:]
 
 
-def _rest(found: Seen, rows: int) -> list[str]:
+def _rest(found: Sayings, rows: int) -> list[str]:
     """What the table does not show."""
     lines = []
     if more := found.outputs[rows:]:

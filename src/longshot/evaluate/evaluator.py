@@ -182,6 +182,11 @@ class Evaluator:
         Most of those that do not, for an event of one step, never meet the whole vocabulary.
         """
         owner = torch.zeros(len(tokens), dtype=torch.int64)
+        if self._text is not None:
+            grade, gap = self.decide(tokens, torch.empty(len(tokens), 0), owner)
+            return Decision(
+                grade.masked_fill(gap < least, 0), gap.masked_fill(gap < least, -math.inf)
+            )
         if not self._paths:
             one = self.passes[0]
             found = one.reader.decide(

@@ -7,6 +7,8 @@ of what follows them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -42,6 +44,15 @@ class Known(NamedTuple):
 
     memory: Memory
     start: int
+
+    @contextmanager
+    def copied(self, rows: Int[Tensor, " some"], length: int) -> Iterator[Known]:
+        """A copy of some rows of one length, filled up, that is put back in the end."""
+        filled = torch.cat([rows, rows[:1].expand(-len(rows) % GRAIN)])
+        mine = self.rows(filled)._replace(start=min(self.start, length - 1))
+        yield mine
+        for layer, new in zip(self.memory, mine.memory, strict=True):
+            layer[:, rows] = new[:, : len(rows)]
 
     def rows(self, chosen: slice | Tensor) -> Known:
         """The same of some rows: a view of a slice, a copy of any others."""
@@ -121,12 +132,8 @@ class Pass:
         """The rows of one length among others; a row that ends before `start` runs its last."""
         if known is None:
             return self._of_one_length(tokens, owner[rows], gradient, None)
-        filled = torch.cat([rows, rows[:1].expand(-len(rows) % GRAIN)])
-        mine = known.rows(filled)._replace(start=min(known.start, tokens.shape[1] - 1))
-        found = self._of_one_length(tokens, owner[rows], gradient, mine)
-        for layer, new in zip(known.memory, mine.memory, strict=True):
-            layer[:, rows] = new[:, : len(rows)]
-        return found
+        with known.copied(rows, tokens.shape[1]) as mine:
+            return self._of_one_length(tokens, owner[rows], gradient, mine)
 
     def _of_one_length(
         self,
@@ -172,11 +179,21 @@ class Pass:
         self, tokens: Int[Tensor, "rows position"], known: Known | None = None
     ) -> Float[Tensor, "rows width"]:
         """The activation of each input alone, of which nothing is read; the first event pays."""
-        tokens = torch.cat([tokens, self.forced.expand(len(tokens), -1)], 1)
+        tokens = continued(tokens, self.forced.expand(len(tokens), -1))
+        v = self.readout.rows.new_empty(len(tokens), self.model.width)
+        for rows, some in by_length(tokens):
+            if known is None or isinstance(rows, slice):
+                v[rows] = self._activations_of_one_length(some, known)
+            else:
+                with known.copied(rows, some.shape[1]) as mine:
+                    v[rows] = self._activations_of_one_length(some, mine)
+        return v
+
+    def _activations_of_one_length(
+        self, tokens: Int[Tensor, "rows position"], known: Known | None
+    ) -> Float[Tensor, "rows width"]:
         since = self.prefix.shape[1] if known is None else known.start
-        v = torch.empty(
-            len(tokens), self.model.width, dtype=self.readout.dtype, device=self.model.device
-        )
+        v = self.readout.rows.new_empty(len(tokens), self.model.width)
 
         def run(here: slice) -> None:
             block = tokens[filled_up(here, self.model, tokens.shape[1]), since:]

@@ -144,6 +144,7 @@ class SampledMatch(TextEvent):
     event: Any
     """One of those that `accepts` texts, such as `Matches`."""
     temperature: float = 0.0
+    can_be_ranked = False
 
     @property
     def key(self) -> str:

@@ -41,6 +41,7 @@ class TextEvent(Event):
     """An event that is read in the text of the output."""
 
     decided_by = "itself"
+    can_be_ranked = True
     temperature: float
     looks_close: bool = False
     """Whether `read` is told the likeliest tokens of each step."""

@@ -86,6 +86,11 @@ class GeneratedInputs:
         """The tokens with which every input begins, short of its last."""
         return self.before if self.after else self.before[:-1]
 
+    @property
+    def free_positions(self) -> tuple[int, ...]:
+        """Those of the text."""
+        return tuple(range(len(self.before), len(self.before) + self.tokens))
+
     @cached_property
     def fingerprint(self) -> str:
         """A short digest of the writer and of all that it is told."""

@@ -30,6 +30,12 @@ class NoisyInputs:
         return f"NoisyInputs({self.inputs!r}, {self.numbers})"
 
     @property
+    def free_positions(self) -> tuple[int, ...]:
+        """From where on something is redrawn: those of the inputs, and the numbers alone."""
+        every = tuple(range(self.length))
+        return (*getattr(self.inputs, "free_positions", every), self.length)
+
+    @property
     def fingerprint(self) -> str:
         return f"{self.inputs.fingerprint}+{self.numbers}"
 

@@ -92,6 +92,16 @@ class SlotInputs:
             fixed += piece.spellings[0]
         return tuple(fixed[: self.shortest - 1])
 
+    @cached_property
+    def free_positions(self) -> tuple[int, ...]:
+        """From where on a slot can be redrawn: no input has it earlier."""
+        at, found = 0, dict[int, int]()
+        for slot, spellings in self.pieces:
+            if len(spellings) > 1:
+                found.setdefault(slot, at)
+            at += min(map(len, spellings))
+        return tuple(sorted(set(found.values())))
+
     @property
     def count(self) -> int:
         return math.prod(law.size for law in self.laws)

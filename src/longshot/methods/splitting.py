@@ -72,7 +72,7 @@ class Splitting(Method):
     """A chain of ever rarer events, each reached by walks from the one before."""
 
     name: ClassVar[str] = "splitting"
-    needs: ClassVar[frozenset[Need]] = frozenset({"score"})
+    needs: ClassVar[frozenset[Need]] = frozenset({"rank"})
     relative_error: float = 0.3
     """Rounds go on until the estimate's relative error is below this, or the budget is spent."""
     frozen: bool = False
