@@ -52,7 +52,7 @@ class Watched:
         except (EOFError, OSError):
             said.append(self.ended("died"))
         waited = time.monotonic() - self.since
-        if waited > 6 * SECONDS or (waited > SECONDS and self.busy() > SECONDS):
+        if waited > 30 * SECONDS or (waited > SECONDS and self.busy() > SECONDS):
             said.append(self.ended("hang"))
         if said:
             self.spent += self.busy()
