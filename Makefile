@@ -26,6 +26,7 @@ lint: .venv/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.surface --check
 
 # The dependencies stay in .venv-wheel, as pinned; only the wheel is built and installed anew.
 wheel: .venv-wheel/.installed ## the built wheel, installed alone, answers the README's question

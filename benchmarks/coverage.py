@@ -1,7 +1,8 @@
 """How often 95% intervals hold the truth: on simulated families, and on the shipped models.
 
-The rules were chosen on the simulated families marked "chosen" alone. One thing was changed when
-they had met models: chains that stay apart get no interval (`chains.interval`). Rows of the `mini`
+The rules were chosen on the simulated families marked "chosen". Two things were changed when they
+had met toys: chains that stay apart get no interval (`chains.interval`), and ITGIS's upper end is
+divided by the whole mean weight and not by its cube root. Rows of the `mini`
 study are judged twice: by the rule applied to what the study stored, and by new runs on every
 fourth of its targets. (The stored rows lack ITGIS's mean weight and conditional sampling's k, so
 the new runs are what the rules really give.) The shipped truth of `colon` is known to be too low
@@ -78,8 +79,8 @@ def stored(rows: list[dict[str, Any]]) -> Judged:
         relative = error / math.exp(log_p) if error else None
         said = of_weighted_draws(log_p, relative, row["effective_sample_size"], row["pareto_k"])
         settings, event = {"temperature": row["temperature"]}, str(row["token"])
-        fields: dict[str, Any] = fields_of(said)
-        yield row, ls.Estimate(row["method"], settings, event, 0, row["budget"], log_p, **fields)
+        asked = (row["method"], settings, event, 0, row["budget"])
+        yield row, ls.Estimate(*asked, log_p, **fields_of(said))
 
 
 def again(rows: list[dict[str, Any]]) -> Judged:
@@ -108,11 +109,11 @@ def count(judged: Judged) -> Counts:
     found: Counts = defaultdict(lambda: [0, 0, 0, 0])
     for row, answer in judged:
         held = below = False
-        if answer.interval is not None:
+        if answer.is_two_sided:
             held = covers(answer, row["truth"], row["truth_error"])
             below = not held and answer.interval[1] < row["truth"]
         cell = found[row["method"], row["model"], row["inputs"]]
-        for i, more in enumerate((True, answer.interval is not None, held, below)):
+        for i, more in enumerate((True, answer.is_two_sided, held, below)):
             cell[i] += more
     return found
 

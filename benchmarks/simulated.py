@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -101,9 +102,11 @@ def weighted(
 # --- replicates
 
 
-def replicated(g: Generator, law: Law, **parameters: float) -> Run:
-    """A mean of 3 to 32 estimates."""
-    count = int(g.choice([3, 4, 6, 8, 16, 32]))
+def replicated(
+    g: Generator, law: Law, counts: tuple[int, ...] = (3, 4, 6, 8, 16, 32), **parameters: float
+) -> Run:
+    """A mean of some estimates."""
+    count = int(g.choice(counts))
     log_x = torch.from_numpy(law(g, count, **parameters) * TRUTH).log()
     return TRUTH, of_replicates(log_mean(log_x), relative_error(log_x), count)
 
@@ -161,7 +164,7 @@ def said_of_chains(
 ) -> Interval | str:
     reached = chains.starts_reached(log_weight, start)
     worst = chains.disagreement(log_weight, hit)
-    return chains.interval(*chains.ratio(log_weight, hit), hit, reached, worst)
+    return chains.interval(*chains.ratio(log_weight, hit.double()), hit, reached, worst)
 
 
 # --- proposals that narrow
@@ -291,6 +294,14 @@ CHOSEN: dict[str, Family] = {
     "replicates: inverse Gaussian 1": partial(replicated, law=inverse_gaussian, shape=1),
     "chains: two modes": partial(walked, modes=2),
 }
+POPULATIONS: dict[str, dict[str, Any]] = {
+    "lognormal .3": {"law": lognormal, "sigma": 0.3},
+    "lognormal 1": {"law": lognormal, "sigma": 1},
+    "lognormal 1.5": {"law": lognormal, "sigma": 1.5},
+    "a quarter misses a mode": {"law": missing, "sigma": 0.3, "share": 0.25},
+    "a quarter misses a mode, noisily": {"law": missing, "sigma": 0.8, "share": 0.25},
+}
+"""Few independent populations of one run: what splitting averages."""
 JUDGED: dict[str, Family] = {
     "draws: Fréchet .6": partial(weighted, sizes=plenty, law=frechet, k=0.6),
     "draws: log-logistic .4": partial(weighted, sizes=plenty, law=log_logistic, k=0.4),
@@ -312,6 +323,11 @@ JUDGED: dict[str, Family] = {
     "replicates: Fréchet .3": partial(replicated, law=frechet, k=0.3),
     "replicates: log-logistic .4": partial(replicated, law=log_logistic, k=0.4),
     "replicates: three fifths find a mode": partial(replicated, law=finding, sigma=0.4, share=0.6),
+    **{
+        f"{count} replicates: {what}": partial(replicated, counts=(count,), **of)
+        for count in (4, 8)
+        for what, of in POPULATIONS.items()
+    },
 }
 HARD = ("draws: 1% hold half",)
 """Out of reach of any rule: with a hundred hits the mode is missing from one run in three."""

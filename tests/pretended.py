@@ -47,6 +47,9 @@ class FarTensor(Tensor):
     def __repr__(self, **_: Any) -> str:
         return f"FarTensor({self.here})"
 
+    def tolist(self) -> Any:
+        return self.here.tolist()
+
     @classmethod
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

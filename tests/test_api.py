@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -55,10 +57,36 @@ def test_settings_reach_the_method_by_name_or_in_the_object(toy: Model) -> None:
         longshot.estimate(toy, INPUTS, 3, method=method, budget=64, temperature=1.0)
 
 
-@pytest.mark.parametrize("budget", [0, -5, True])
+@pytest.mark.parametrize("budget", [0, -5, True, 10**12, 2**63])
 def test_a_budget_is_a_number_of_calls(toy: Model, budget: int) -> None:
-    with pytest.raises(LongshotError, match=rf"model calls, not {budget}\."):
+    with pytest.raises(LongshotError, match=rf"model calls up to .*, not {budget}\."):
         longshot.estimate(toy, INPUTS, 3, method="naive", budget=budget)
+
+
+WRONG = {
+    "seed=1.5": "The seed is a whole number, not 1.5.",
+    "seed=None": "The seed is a whole number, not None.",
+    "seed='one'": "The seed is a whole number, not 'one'.",
+    "method=None": "A method is a name or a method, not None.",
+    "model=None": "A model is a name, a path or a model, not None.",
+    "inputs=None": "Inputs are a name, a .toml file or inputs, not None.",
+    "event=None": "A token is a text or a whole number, not None.",
+}
+
+
+def test_what_is_of_the_wrong_kind_is_one_sentence() -> None:
+    """As a user meets it, without the type checks of the tests."""
+    script = (
+        "import longshot\n"
+        "usual = dict(model='mini-1l', inputs='hex', event=3, method='naive', budget=8)\n"
+        f"for wrong in ({', '.join(f'dict({wrong})' for wrong in WRONG)}):\n"
+        "    try:\n"
+        "        longshot.estimate(**(usual | wrong))\n"
+        "    except longshot.LongshotError as error:\n"
+        "        print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines() == list(WRONG.values()), done.stderr
 
 
 def test_a_misspelt_method_or_setting_gets_the_nearest(toy: Model) -> None:

@@ -24,7 +24,7 @@ from longshot.evaluate.argmax import (
 from longshot.events import Event, TokenIn, TokenIs
 from longshot.methods.gld import logit_differences
 from longshot.models import Model
-from tests.devices import DEVICE, Elsewhere, Pretended
+from tests.pretended import FarTensor, pretended_device
 from tests.toys import toy_tokenizer
 
 
@@ -340,28 +340,18 @@ def test_all_that_meets_the_activations_is_on_their_device() -> None:
     owner, columns = torch.arange(300) % len(events), model.unembedding
     expected, gap = winners(model, v), Decider(model, events)(v, owner)
     differences = logit_differences(model, v, tuple(events))
-    with Pretended():
-        there = linear(columns.to(DEVICE), model.unembedding_bias.to(DEVICE))
-        moved = v.to(DEVICE)
+    with pretended_device() as device:
+        there = linear(columns.to(device), model.unembedding_bias.to(device))
+        moved = v.to(device)
         won, decider = winners(there, moved), Decider(there, events)
         found = decider(moved, owner)
         rival = decider.best_rival(moved, owner)
         delta = logit_differences(there, moved, tuple(events))
-    assert isinstance(rival, Elsewhere)
+    assert isinstance(rival, FarTensor)
     assert int(won.near_ties) > 3
     for here, back in zip((*expected, gap, *differences), (*won, found, *delta), strict=True):
         assert type(back) is Tensor
         assert torch.equal(here, back)
-
-
-def test_the_pretended_device_refuses_what_a_real_one_would() -> None:
-    """The control: operands and indices of another device."""
-    with Pretended():
-        there, index = torch.ones(3, 2).to(DEVICE), torch.tensor([0, 2])
-        assert there[index.to(DEVICE)].sum().item() == 4
-        for wrong in (lambda: there + torch.ones(3, 2), lambda: there[index]):
-            with pytest.raises(RuntimeError, match="two devices"):
-                wrong()
 
 
 # --- what must not matter

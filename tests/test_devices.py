@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 
 import longshot as ls
+from longshot.estimate import Job
+from longshot.evaluate import Decision, Evaluation, Evaluator
+from longshot.events import Score
+from longshot.inputs import Tree
+from longshot.methods import METHODS
 from longshot.models import Model
+from longshot.numerics import derived_generator
 from tests.models.hf_models import hf_model, hf_tokenizer
 from tests.pretended import FarTensor, pretended_device
 
@@ -85,3 +91,89 @@ def test_a_network_stays_on_its_device(device: str, name: str) -> None:
         assert right.abs().max() > 0.1
         error = float((back(value.detach()) - right).abs().max() / right.abs().max())
         assert error < 1e-4, what
+
+
+# --- what is made of networks
+
+RUNS: dict[str, tuple[int, dict[str, object]]] = {
+    "naive": (256, {}),
+    "conditional": (2048, {}),
+    "itgis": (64, {}),
+    "mhis": (48, {"chains": 4}),
+    "qld": (512, {}),
+    "gld": (256, {}),
+}
+EVENTS = (ls.TokenIs(16), ls.Continuation((16, 201)))  # of six and of four inputs in ten
+
+
+@pytest.mark.parametrize("score", ["logit", "gap"])
+@pytest.mark.parametrize("event", [ls.TokenIs(3), ls.Continuation((3, 5))], ids=["token", "path"])
+def test_an_evaluation_stays_there_and_what_it_finds_comes_back(
+    device: str, event: ls.Event, score: Score
+) -> None:
+    near, far = on("cpu", "mini-2l"), on(device, "mini-2l")
+    tokens = ls.load_inputs("camel", near).sample(20, torch.Generator().manual_seed(1))
+    owner = torch.zeros(20, dtype=torch.int64)
+
+    def run(model: Model) -> tuple[Evaluation, Decision]:
+        evaluator = Evaluator(model, [event], score)
+        found = evaluator(tokens, owner, gradient=True)
+        return found, evaluator.decide(tokens, found.activation, owner)
+
+    (expected, decided), (found, decision) = run(near), run(far)
+    assert expected.gradient is not None
+    assert found.gradient is not None
+    for a, b in ((expected.activation, found.activation), (expected.gradient, found.gradient)):
+        torch.testing.assert_close(back(b), a, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.score, expected.score, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(decision.gap, decided.gap, rtol=1e-3, atol=1e-3)
+
+
+def test_the_leaves_of_a_tree_stay_there(device: str) -> None:
+    near, far = on("cpu", "mini-1l"), on(device, "mini-1l")
+    inputs = ls.load_inputs("camel", near)
+    prefixes = Tree(near, inputs).sample(2, torch.Generator().manual_seed(1))
+    both = zip(Tree(near, inputs).grow(prefixes), Tree(far, inputs).grow(prefixes), strict=True)
+    for i, (right, found) in enumerate(both):
+        torch.testing.assert_close(back(found.activation), right.activation, rtol=1e-4, atol=1e-4)
+        if i == 2:
+            break
+
+
+@pytest.mark.parametrize("method", RUNS)
+def test_a_method_answers_there_as_on_the_cpu(device: str, method: str) -> None:
+    near, far = on("cpu", "mini-1l"), on(device, "mini-1l")
+    inputs, (budget, settings) = ls.load_inputs("hex", near), RUNS[method]
+    for event in EVENTS[: 1 if "token" in METHODS[method].needs else 2]:
+        right, found = (
+            ls.estimate(model, inputs, event, method=method, budget=budget, **settings)
+            for model in (near, far)
+        )
+        assert right.hits
+        assert found.hits == right.hits
+        assert found.log_probability == pytest.approx(right.log_probability, abs=1e-3)
+
+
+def test_every_method_of_the_package_is_asked() -> None:
+    ours = {name for name, made in METHODS.items() if made.__module__.startswith("longshot.")}
+    assert set(RUNS) == ours
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("method", RUNS)
+def test_a_method_answers_in_another_precision(
+    method: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU, really. Rounded weights are another model, given the same randomness."""
+    monkeypatch.setattr(Job, "_derived", lambda job, *parts: derived_generator(2, *parts))
+    usual, rounded = ls.load_model("mini-1l"), ls.load_model("mini-1l", dtype=dtype)
+    assert rounded.embedding.dtype == dtype
+    inputs, (budget, settings) = ls.load_inputs("hex", usual), RUNS[method]
+    right, found = (
+        ls.estimate(model, inputs, 16, method=method, budget=budget, **settings)
+        for model in (usual, rounded)
+    )
+    near = 1e-3 if dtype == torch.float64 else 0.3
+    assert right.hits
+    assert found.hits == pytest.approx(right.hits, rel=near)
+    assert found.log_probability == pytest.approx(right.log_probability, abs=near)

@@ -42,6 +42,14 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / link.split("#")[0]).exists(), link
 
 
+def test_files_that_the_source_names_exist() -> None:
+    named = re.compile(r"\b(?:benchmarks|docs|examples|tests|training)/[\w./-]+\.\w+")
+    sources = {path: path.read_text() for path in (ROOT / "src").rglob("*.py")}
+    found = [(path, name) for path, text in sources.items() for name in named.findall(text)]
+    assert len(found) >= 3
+    assert [(path, name) for path, name in found if not (ROOT / name).exists()] == []
+
+
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for path in DOCUMENTS:

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from longshot.errors import LongshotError
 from longshot.estimate import WITNESSES, Cost, Estimate, Job, Problem, Witness, best_witnesses
 from longshot.events import TokenIn, TokenIs
 from longshot.inputs import ProductInputs, TokenDistribution
@@ -31,7 +32,7 @@ fields = st.fixed_dictionaries(
         "budget": st.integers(1),
         "log_probability": st.one_of(st.just(-INF), st.floats(-1e4, 0)),
         "standard_error": maybe,
-        "interval": st.one_of(st.none(), st.tuples(finite, finite)),
+        "interval": st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted).map(tuple),
         "samples": st.integers(0),
         "hits": st.one_of(st.none(), st.integers(0)),
         "effective_sample_size": maybe,
@@ -57,7 +58,7 @@ def test_an_estimate_survives_any_json_without_loss(
     """`repr` tells NaN, −0.0, tuples and types apart, which `==` does not."""
     estimate = Estimate(
         **values,
-        no_interval=reason if values["interval"] is None else None,
+        no_interval=reason,
         witnesses=tuple(Witness(*w) for w in seen),
         cost=Cost(*own),
         shared_cost=Cost(*shared),
@@ -81,7 +82,7 @@ def test_a_text_that_looks_like_a_number_stays_a_text() -> None:
 def test_an_estimate_has_an_interval_or_the_reason_why_not() -> None:
     assert plain_estimate().probability == 0
     assert plain_estimate(log_probability=math.log(0.25)).probability == pytest.approx(0.25)
-    for wrong in ({"no_interval": None}, {"interval": (0.0, 1.0)}):
+    for wrong in ({"no_interval": None}, {"interval": (0.2, 0.1)}, {"interval": (0.0, 1.5)}):
         with pytest.raises(ValueError, match="interval"):
             plain_estimate(**wrong)
     with pytest.raises(FloatingPointError, match="token:1"):
@@ -181,3 +182,19 @@ def test_few_or_no_hits_give_few_or_no_witnesses(toy: Model) -> None:
     assert best_witnesses(problem, [none]) == ()
     one = (torch.tensor([[0, 1, 2]] * 4), torch.ones(4, dtype=torch.float64))
     assert [w.tokens for w in best_witnesses(problem, [one, none])] == [(0, 1, 2)]
+
+
+def test_at_least_once_in_many_inputs() -> None:
+    """1 − (1 − p)^n, where n·p is small as where it is large."""
+    estimate = plain_estimate(log_probability=math.log(1e-9), interval=(1e-10, 1e-8))
+    chance, (low, high) = estimate.at_least_once(10**6)
+    assert (chance, low, high) == pytest.approx((1e-3, 1e-4, 1e-2), rel=6e-3)
+    assert estimate.at_least_once(0) == (0.0, (0.0, 0.0))
+    assert plain_estimate(log_probability=0.0).at_least_once(3)[0] == 1.0
+    with pytest.raises(LongshotError, match="whole number"):
+        estimate.at_least_once(1.5)  # type: ignore[arg-type]
+
+
+def test_an_interval_from_zero_is_an_upper_bound() -> None:
+    assert plain_estimate(interval=(0.0, 0.1)).interval_kind == "upper bound"
+    assert plain_estimate(interval=(0.05, 0.1)).interval_kind == "two-sided"

@@ -47,7 +47,6 @@ def test_intervals_hold_on_families_that_had_no_part_in_the_choice(name: str) ->
     assert not is_far_below(held, found, 0.92)
 
 
-@pytest.mark.xfail(strict=False, reason="the rule does not reach its bar here yet")
 @pytest.mark.long
 def test_coverage_is_92_to_98_percent_on_most_families() -> None:
     """4,000 runs each: an error of a quarter to half a percent. None is below 92% but the hard."""
@@ -58,7 +57,7 @@ def test_coverage_is_92_to_98_percent_on_most_families() -> None:
         print(f"{name}: {found} of {runs} given, {held / found:.1%} hold")
         assert not is_far_below(held, found, 0.92)
         within += 0.92 <= held / found <= 0.98
-    assert within >= 30
+    assert within >= 50
 
 
 def student_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +94,7 @@ def test_refusing_heavy_tails_keeps_the_lucky_runs(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.long
 def test_narrow_proposals_need_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ITGIS on simulated tokens where it is cold; without ∛m fewer intervals hold."""
+    """ITGIS on simulated tokens where it is cold; without w̄ fewer intervals hold."""
     found, held, _ = counts(tilted_runs(np.random.default_rng(3), (1.0,), 40)[1.0])
     assert found >= 100
     assert not is_far_below(held, found, 0.92)
@@ -169,7 +168,7 @@ def test_a_sentence_stands_in_the_place_of_an_interval() -> None:
 def test_the_interval_of_weighted_draws_is_the_formula() -> None:
     found = of_weighted_draws(-9.0, 0.2, 25.0, 0.4, log_mean_weight=-0.6)
     reach = stats.t.ppf(0.975, 49) * 0.2
-    assert found == pytest.approx((math.exp(-9 - reach), math.exp(-9 + 1.8 * reach + 0.2)))
+    assert found == pytest.approx((math.exp(-9 - reach), math.exp(-9 + 1.8 * reach + 0.6)))
 
 
 def test_the_interval_of_replicates_is_the_formula() -> None:

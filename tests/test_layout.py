@@ -16,6 +16,7 @@ PACKAGE = "longshot"
 ORDER = (
     "version",
     "errors",
+    "files",
     "names",
     "quantities",
     "threads",

@@ -13,10 +13,11 @@ import random
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
+from longshot.files import save_tensors
 from training.files import DEFAULT_WORK, PACKAGE, finished
 from training.sources import LANGUAGES
 from training.tokenizer import begin_and_end
@@ -72,7 +73,7 @@ def main() -> None:
         )
     tables["hexadecimal"] = count_hexadecimal(tokenizer)
     with finished(arguments.to) as temporary:
-        save_file(tables, temporary, metadata=metadata)
+        save_tensors(temporary, {k: torch.from_numpy(v) for k, v in tables.items()}, metadata)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from longshot.files import save_tensors
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from training.data import Streams, load_streams
 from training.files import DEFAULT_WORK, finished, write_json
@@ -202,7 +202,7 @@ def main() -> None:
         progress=ProgressLines(settings.steps, tokens_a_step),
     )
     with finished(weights) as temporary:
-        save_file({name: t.contiguous() for name, t in model.state_dict().items()}, temporary)
+        save_tensors(temporary, model.state_dict(), {})
     tokens = settings.steps * tokens_a_step
     write_json(folder / "run.json", {"settings": asdict(settings), "training_tokens": tokens})
     print(json.dumps({"name": arguments.name, "training_tokens": tokens}))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from longshot.version import __version__
 
 if TYPE_CHECKING:
-    from longshot.api import estimate, estimate_many
+    from longshot.api import estimate, estimate_many, estimate_steps
     from longshot.errors import LongshotError
     from longshot.estimate import Cost, Estimate, Job, Problem, Witness
     from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
@@ -46,6 +46,7 @@ __all__ = [
     "__version__",
     "estimate",
     "estimate_many",
+    "estimate_steps",
     "load_inputs",
     "load_model",
     "load_run",
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("estimate", "estimate_many"),
+    "api": ("estimate", "estimate_many", "estimate_steps"),
     "errors": ("LongshotError",),
     "estimate": ("Cost", "Estimate", "Job", "Problem", "Witness"),
     "events": ("Continuation", "Event", "Matches", "TokenIn", "TokenIs"),

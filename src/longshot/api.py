@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from longshot.errors import LongshotError
-from longshot.estimate import Estimate, Job, Progress
+from longshot.estimate import LARGEST_BUDGET, Estimate, Job, Progress
 from longshot.events import EventLike, as_event
 from longshot.inputs import Inputs, load_inputs
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
+from longshot.names import DEFAULT_BUDGET
 from longshot.threads import threads_for
 
 
@@ -21,8 +22,8 @@ def estimate(
     inputs: str | Path | Inputs,
     event: EventLike,
     *,
-    method: str | Method = "itgis",
-    budget: int = 2**12,
+    method: str | Method = "auto",
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -30,7 +31,8 @@ def estimate(
     """How likely is `event` when `model` reads `inputs`?
 
     `event` is the text of a token, its id, several of these as a set, or an event such as
-    `Continuation` or `Matches`. `settings` are those of the method, such as `temperature`.
+    `Continuation` or `Matches`. `settings` are those of the method, such as `relative_error` of
+    `auto` or `temperature` of `itgis`.
     """
     (answer,) = estimate_many(
         model,
@@ -50,8 +52,8 @@ def estimate_many(
     inputs: str | Path | Inputs,
     events: Iterable[EventLike],
     *,
-    method: str | Method = "itgis",
-    budget: int = 2**12,
+    method: str | Method = "auto",
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     progress: Progress = lambda share: None,
     **settings: Any,
@@ -59,6 +61,47 @@ def estimate_many(
     """The same for several events at once: faster than one by one, with equal numbers."""
     if isinstance(events, str):  # or each of its letters would be an event
         raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
+    chosen, job = _asked(model, inputs, events, method, budget, seed, progress, settings)
+    with threads_for(job.model.width):
+        return chosen.estimate(job) if job.events else []
+
+
+def estimate_steps(
+    model: str | Path | Model,
+    inputs: str | Path | Inputs,
+    event: EventLike,
+    *,
+    method: str | Method = "auto",
+    budget: int = DEFAULT_BUDGET,
+    seed: int = 0,
+    progress: Progress = lambda share: None,
+    **settings: Any,
+) -> Iterator[Estimate]:
+    """The running answer after each round, for as long as one likes; the last is `estimate`'s.
+
+    A method that does not work in rounds refuses at the first step.
+    """
+    chosen, job = _asked(model, inputs, [event], method, budget, seed, progress, settings)
+    rounds = chosen.rounds(job)
+    while True:
+        with threads_for(job.model.width):  # and not while the answer is looked at
+            answer = next(rounds, None)
+        if answer is None:
+            return
+        yield answer
+
+
+def _asked(
+    model: str | Path | Model,
+    inputs: str | Path | Inputs,
+    events: Iterable[EventLike],
+    method: str | Method,
+    budget: int,
+    seed: int,
+    progress: Progress,
+    settings: dict[str, Any],
+) -> tuple[Method, Job]:
+    """The method and the job, all that can be wrong with them refused."""
     if settings and isinstance(method, Method):
         raise LongshotError(
             f"The method {method.name} brings its own settings; give {', '.join(settings)} to it, "
@@ -68,21 +111,21 @@ def estimate_many(
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model)
     wanted = tuple(as_event(event, language_model) for event in events)
-    calls = whole_number(budget, "The budget is a whole number of model calls", least=1)
-    job = Job(language_model, distribution, wanted, calls, whole_number(seed, SEED), progress)
-    if not wanted:
-        return []
-    chosen.check(job)
-    with threads_for(language_model.width):
-        return chosen.estimate(job)
+    calls = whole_number(budget, BUDGET, 1, LARGEST_BUDGET)
+    number = whole_number(seed, SEED, -(2**63), 2**63 - 1)
+    job = Job(language_model, distribution, wanted, calls, number, progress)
+    if wanted:
+        chosen.check(job)
+    return chosen, job
 
 
-SEED = "The seed is a whole number"
+SEED = "The seed is a whole number of at most 63 bits"
+BUDGET = f"The budget is a whole number of model calls up to {LARGEST_BUDGET:,}"
 
 
-def whole_number(value: object, what: str, least: int | None = None) -> int:
+def whole_number(value: object, what: str, least: int, most: int) -> int:
     """The value as an int; a sentence that begins with `what` where it is none."""
     number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if number is None or (least is not None and number < least):
+    if number is None or not least <= number <= most:
         raise LongshotError(f"{what}, not {value!r}.")
     return number

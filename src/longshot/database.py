@@ -2,10 +2,15 @@
 
 What the file system or SQLite refuse reaches the user as one sentence; what was committed before
 stays. A file of another program, of another version or with a torn page is refused, not touched.
+
+Each table has a seal: the digests of its rows, each added bit by bit (exclusive or), which a
+trigger keeps in the transaction that changes the row. What is read is what was written, all of it,
+or it is refused. A file of version 1 had no seals; it gets them when it is next written to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +21,9 @@ from typing import Any, TypeVar
 from longshot.errors import LongshotError, first_line
 
 D = TypeVar("D", bound="Database")
+SEALS = "name TEXT PRIMARY KEY, seal BLOB NOT NULL"
+UNSEALED = 1
+NOTHING = bytes(16)
 
 
 class Database:
@@ -37,8 +45,14 @@ class Database:
         with self._guard():
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():
+                raise LongshotError(f"{path} is no regular file.")
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
-            self._prepare(create)
+            try:
+                self._prepare(create)
+            except BaseException:
+                self._connection.close()
+                raise
 
     def __enter__(self: D) -> D:
         return self
@@ -55,26 +69,74 @@ class Database:
                 for table, columns in self.schema.items():
                     ask(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
                 ask(f"PRAGMA application_id = {self.application}")
-                ask(f"PRAGMA user_version = {self.version}")
+                self._make_seals()
         (application,), (version,) = (
             ask(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
         )
         made = dict(ask("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
+        sealed = {} if version == UNSEALED else {"seals": SEALS}
         expected = {
-            name: f"CREATE TABLE {name} ({columns})" for name, columns in self.schema.items()
+            name: f"CREATE TABLE {name} ({columns})"
+            for name, columns in {**self.schema, **sealed}.items()
         }
-        if application != self.application or (version == self.version and made != expected):
+        others = ask("SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')")
+        if others.fetchone() != (0,):
+            made = {}  # a view or a trigger of somebody else's
+        if application != self.application or (
+            version in (UNSEALED, self.version) and made != expected
+        ):
             raise LongshotError(f"{self.path} is a database, but not a {self.noun}.")
-        if version != self.version:
+        if version not in (UNSEALED, self.version):
             raise LongshotError(
                 f"{self.path} is a {self.noun} of version {version}; "
                 f"this longshot reads version {self.version}."
             )
-        (health,) = ask("PRAGMA quick_check(1)").fetchone()
+        (health,) = ask("PRAGMA integrity_check(1)").fetchone()
+        if health == "ok" and version != UNSEALED:
+            seals = dict(ask("SELECT name, seal FROM seals").fetchall())
+            if seals != {table: self._sealed(table) for table in self.schema}:
+                health = "its rows are not those that were written, by their checksums"
         if health != "ok":
             raise LongshotError(f"The {self.noun} {self.path} is damaged: {health}.")
         if create:
             ask("PRAGMA journal_mode = WAL")
+            if version == UNSEALED:
+                with self._transaction():
+                    self._make_seals()
+        if create or version != UNSEALED:
+            self._keep_seals()
+
+    def _make_seals(self) -> None:
+        """The seals of the tables as they are."""
+        self._connection.execute(f"CREATE TABLE seals ({SEALS})")
+        for table in self.schema:
+            self._insert("seals", (table, self._sealed(table)))
+        self._connection.execute(f"PRAGMA user_version = {self.version}")
+
+    def _sealed(self, table: str) -> bytes:
+        """The seal that a table ought to have."""
+        seal = NOTHING
+        for row in self._connection.execute(f"SELECT * FROM {table}"):
+            seal = _added(seal, *row)
+        return seal
+
+    def _keep_seals(self) -> None:
+        """Let every change of a row change its table's seal; the triggers are this connection's."""
+        self._connection.create_function("added", -1, _added, deterministic=True)
+        ask = self._connection.execute
+        ask("PRAGMA recursive_triggers = ON")  # a row that is replaced is deleted first
+        for table in self.schema:
+            columns = [column[1] for column in ask(f"PRAGMA table_info({table})")]
+            old, new = (", ".join(f"{row}.{name}" for name in columns) for row in ("OLD", "NEW"))
+            for event, seal in (
+                ("INSERT", f"added(seal, {new})"),
+                ("DELETE", f"added(seal, {old})"),
+                ("UPDATE", f"added(added(seal, {old}), {new})"),
+            ):
+                ask(
+                    f"CREATE TEMP TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN "
+                    f"UPDATE seals SET seal = {seal} WHERE name = '{table}'; END"
+                )
 
     def _all(self, query: str, *values: Any) -> list[Any]:
         """The rows that a query finds."""
@@ -108,8 +170,22 @@ class Database:
         """Whatever the file system or SQLite refuse, in one sentence."""
         try:
             yield
-        except (sqlite3.Error, OSError, OverflowError, zlib.error, ValueError) as error:
+        except (
+            sqlite3.Error, OSError, OverflowError, zlib.error, ValueError, TypeError, KeyError,
+            RuntimeError, MemoryError, FloatingPointError,
+        ) as error:  # fmt: skip
             raise LongshotError(
                 f"The {self.noun} {self.path} failed: {first_line(error)}. "
                 "What was committed before is untouched."
             ) from error
+
+
+def _added(seal: bytes, *row: Any) -> bytes:
+    """A seal with a row added to it, or taken from it again."""
+    digest = hashlib.blake2b(digest_size=len(NOTHING))
+    for value in row:
+        raw = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogatepass")
+        digest.update(f"{type(value).__name__} {len(raw)} ".encode())
+        digest.update(raw)
+    mixed = int.from_bytes(seal) ^ int.from_bytes(digest.digest())
+    return mixed.to_bytes(len(NOTHING))

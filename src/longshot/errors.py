@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from pathlib import Path
 
 
 class LongshotError(Exception):
@@ -22,18 +21,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> LongshotError:
     return LongshotError(f"There is no {kind} named {name!r}; {hint}")
 
 
-def read_text(kind: str, path: Path) -> str:
-    """A user's file of UTF-8 text, or the sentence that says why it cannot be read."""
-    try:
-        return path.expanduser().read_bytes().decode()
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no possible path
-        reason = getattr(error, "strerror", None) or error
-        if isinstance(error, UnicodeDecodeError):
-            reason = "it is not UTF-8 text"
-        raise LongshotError(f"The {kind} {path} cannot be read: {reason}.") from error
+def visible(text: str) -> str:
+    """One line that does nothing to a terminal: what does not print stands as its escape.
+
+    Whatever is not ours (names, paths, texts of tokens) goes through here before it is shown.
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of another library's message, or the error's type where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

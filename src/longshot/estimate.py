@@ -12,10 +12,14 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from longshot.errors import LongshotError, visible
 from longshot.events import Event
 from longshot.inputs import Inputs, log_prob
 from longshot.models import Model
 from longshot.numerics import derived_generator
+
+LARGEST_BUDGET = 2**36
+"""In model calls: a slip of the keyboard should not run for years."""
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, from 0 to 1."""
@@ -49,7 +53,7 @@ class Cell:
     def key(self) -> CellKey:
         """The names and fingerprints of both."""
         model, inputs = self.model, self.inputs
-        names = (model.name, model.fingerprint, inputs.name, inputs.fingerprint)
+        names = (model.name, model.fingerprint, visible(inputs.name), inputs.fingerprint)
         return CellKey(*names, model.vocab_size)
 
     def generator(self, seed: int, *parts: str | int) -> torch.Generator:
@@ -103,6 +107,11 @@ class Job:
         return not all(event.is_single_step for event in self.events)
 
     @property
+    def call_macs(self) -> int:
+        """The multiply-accumulates of one plain call, its unembedding included."""
+        return self.model.network.macs(self.inputs.length) + self.model.unembedding.numel()
+
+    @property
     def evaluations(self) -> int:
         """How many scores with gradient and decision the budget pays for, for its dearest event."""
         return self.budget // max(event.calls for event in self.events)
@@ -149,12 +158,22 @@ class Witness:
     """The target's logit minus its best rival's, the smallest where it takes several tokens."""
 
 
+class Round(NamedTuple):
+    """What was known after one round of a method that works in rounds."""
+
+    forwards: int
+    """The calls of this round and all before it, pilots included."""
+    log_probability: float
+    interval: tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Estimate:
     """One method's answer to one problem.
 
     `log_probability` −inf means that no sample hit, not that the event is impossible. An
-    `interval` of None comes with its reason in `no_interval`.
+    `interval` has two sides where that is earned. One that begins at 0 is an upper bound, of 1
+    where nothing is known, and `no_interval` says why there is no more.
     """
 
     method: str
@@ -164,7 +183,7 @@ class Estimate:
     budget: int
     log_probability: float
     standard_error: float | None = None
-    interval: tuple[float, float] | None = None
+    interval: tuple[float, float] = (0.0, 1.0)
     no_interval: str | None = None
     samples: int = 0
     hits: int | None = None
@@ -178,16 +197,39 @@ class Estimate:
     cost: Cost = Cost()
     shared_cost: Cost = Cost()
     """Of the stage that all targets of the run share; spent once, whatever their number."""
+    explanation: str = ""
+    """What was done and why, where the method chose."""
+    trace: tuple[Round, ...] = ()
+    """The running answer after each round, the last one included."""
 
     def __post_init__(self) -> None:
         if math.isnan(self.log_probability):
             raise FloatingPointError(f"{self.method} gave NaN for {self.event}")
-        if (self.interval is None) == (self.no_interval is None):
+        low, high = self.interval
+        if not 0 <= low <= high <= 1:
+            raise ValueError(f"{self.method} gave the interval {self.interval} for {self.event}")
+        if self.interval == (0, 1) and self.no_interval is None:
             raise ValueError("an estimate has either an interval or the reason why not")
 
     @cached_property
     def probability(self) -> float:
         return math.exp(self.log_probability)
+
+    @property
+    def is_two_sided(self) -> bool:
+        """Whether the interval says how small the probability may be, and not only how large."""
+        return self.interval[0] > 0
+
+    @property
+    def interval_kind(self) -> str:
+        return "two-sided" if self.is_two_sided else "upper bound"
+
+    def at_least_once(self, n: int) -> tuple[float, tuple[float, float]]:
+        """The probability that the event occurs at least once in `n` inputs, with its interval."""
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise LongshotError(f"Inputs are counted by a whole number, not {n!r}.")
+        low, high = (_at_least_once(end, n) for end in self.interval)
+        return _at_least_once(self.probability, n), (low, high)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that any JSON can hold and `from_dict` reads back without loss.
@@ -203,9 +245,16 @@ class Estimate:
         for name in ("settings", "statistics"):  # whose own keys may be anything
             values[name] = {key: _from_plain(value) for key, value in plain[name].items()}
         values["witnesses"] = tuple(Witness(**witness) for witness in values["witnesses"])
+        values["trace"] = tuple(Round(*one) for one in values.get("trace", ()))
+        values["interval"] = values["interval"] or (0.0, 1.0)  # older rows may have none
         values["cost"] = Cost(**values["cost"])
         values["shared_cost"] = Cost(**values["shared_cost"])
         return cls(**values)
+
+
+def _at_least_once(p: float, n: int) -> float:
+    """1 − (1 − p)^n, without cancellation."""
+    return 1.0 if p >= 1 and n else -math.expm1(n * math.log1p(-min(p, 1 - 2**-53)))
 
 
 def _plain(value: Any) -> Any:

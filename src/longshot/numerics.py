@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64, Int64
@@ -127,6 +128,35 @@ def binomial_interval(hits: int, n: int, level: float = LEVEL) -> tuple[float, f
     low = float(special.betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
     high = float(special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
     return low, high
+
+
+class Replicates(NamedTuple):
+    """Independent estimates of one probability together, each with a weight of its own."""
+
+    log_mean: float
+    relative_error: float | None
+    """Of the mean, by the spread between the estimates; None where there is none."""
+    size: float
+    """How many equally weighted ones they are worth."""
+
+    @classmethod
+    def of(cls, log_values: Float64[Tensor, " n"], weights: Float64[Tensor, " n"]) -> Replicates:
+        share = weights / weights.sum()
+        log_mean = float((log_values + share.log()).logsumexp(0))
+        n, size = len(log_values), float(1 / share.square().sum())
+        if n < 2 or log_mean == -math.inf:
+            return cls(log_mean, None, size)
+        spread = share.square() * ((log_values - log_mean).exp() - 1).square()
+        error = math.sqrt(float(spread.sum()) * n / (n - 1))
+        return cls(log_mean, error if error > 0 else None, size)
+
+    @property
+    def student_error(self) -> float:
+        """The relative error that a normal law would need for Student's interval, inf for none."""
+        if self.relative_error is None:
+            return math.inf
+        t = float(special.stdtrit(max(self.size - 1, 1.0), (1 + LEVEL) / 2))
+        return self.relative_error * t / float(special.ndtri((1 + LEVEL) / 2))
 
 
 def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:

@@ -197,7 +197,7 @@ def errors_are_told(method: Method) -> None:
         error, p = answer.standard_error, answer.probability
         _require(error is None or error >= 0, method, f"a standard error of {error}")
         _require(p > 0 or answer.warnings, method, "nothing was found and no warning says so")
-        if answer.interval is not None:
+        if answer.is_two_sided:
             low, high = answer.interval
             _require(0 <= low <= p <= high <= 1, method, f"{low} ≤ {p} ≤ {high} does not hold")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +19,7 @@ from longshot.engines import LocalEngine, make_engine
 from longshot.errors import LongshotError
 from longshot.truth.shards import ShardRunner
 from longshot.truth.tally import KINDS, Span, Stream
-from tests.engines.work import complain, die, sleep, threads
+from tests.engines.work import Heavy, complain, die, sleep, speak_and_die, threads
 from tests.truth.toys import toy_cell
 
 
@@ -109,3 +112,47 @@ def test_engines_are_made_by_name() -> None:
         make_engine("local", 0)
     with pytest.raises(LongshotError, match="Only the engine 'ray' takes an address"):
         make_engine("local", 1, "auto")
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.5, 1.0, 1.5])
+def test_a_worker_that_dies_while_it_starts_is_told(delay: float) -> None:
+    """Whatever a worker is doing when it is killed, and however large what it was to read."""
+    function = Heavy(bytes(2**24))
+    killer = threading.Thread(target=_kill_first_child, args=(delay,))
+    killer.start()
+    began = time.monotonic()
+    with pytest.raises(LongshotError, match="A worker process died"):
+        list(LocalEngine(2).map(function, iter([3.0, 3.0, 3.0])))
+    killer.join()
+    assert time.monotonic() - began < 30
+
+
+def test_a_worker_that_dies_halfway_through_a_result_is_told() -> None:
+    """Its last words are larger than a pipe, and end in the middle."""
+    results = LocalEngine(2).map(speak_and_die, [0, 2**22])
+    assert next(results) == b""
+    time.sleep(3)  # while the other speaks to nobody, and dies
+    began = time.monotonic()
+    with pytest.raises(LongshotError, match="A worker process died"):
+        next(results)
+    assert time.monotonic() - began < 10
+
+
+def test_a_full_disk_for_the_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/proc/self")
+    with pytest.raises(LongshotError, match="cannot be written"):
+        list(LocalEngine(2).map(threads, [1, 2]))
+
+
+def _kill_first_child(delay: float) -> None:
+    """Of those that are workers, not Python's own helper."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for pid in _children(os.getpid()):
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_text()
+                if "spawn_main" in command:
+                    time.sleep(delay)
+                    os.kill(pid, signal.SIGKILL)
+                    return
+        time.sleep(0.001)

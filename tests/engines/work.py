@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,29 @@ def die(item: int) -> int:
 def sleep(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+
+@dataclass(frozen=True)
+class Heavy:
+    """Sleeps, and weighs more than any pipe holds."""
+
+    weight: bytes
+
+    def __call__(self, seconds: float) -> float:
+        return sleep(seconds)
+
+
+def speak_and_die(size: int) -> bytes:
+    """Bytes that are killed on their way to the driver."""
+
+    def end() -> None:
+        time.sleep(1.5)  # the pipe is full by then, unless somebody reads it
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if size:
+        threading.Thread(target=end).start()
+        time.sleep(1)
+    return bytes(size)
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ class Summary(NamedTuple):
 
 def summarise(runs: list[ls.Estimate], exact: float) -> Summary:
     values = torch.tensor([run.probability for run in runs], dtype=torch.float64)
-    intervals = [run.interval for run in runs if run.interval is not None]
-    assert all((run.interval is None) == bool(run.no_interval) for run in runs)
+    intervals = [run.interval for run in runs if run.is_two_sided]
+    assert all(run.is_two_sided or run.no_interval for run in runs)
     return Summary(
         mean=float(values.mean()),
         error=float(values.std()) / math.sqrt(len(values)),

@@ -68,7 +68,7 @@ def test_mhis_covers_where_its_chains_mix() -> None:
         exact = float(truth.probability[token])
         job = Replicas(model, inputs, (ls.TokenIs(token),) * 13, 2**14)
         runs = [r for r in MHIS(chains=8).estimate(job) if (r.hits or 0) >= 30]
-        intervals = [run.interval for run in runs if run.interval is not None]
+        intervals = [run.interval for run in runs if run.is_two_sided]
         enough, given = enough + len(runs), given + len(intervals)
         covered += sum(low <= exact <= high for low, high in intervals)
     print(f"{enough} runs with 30 hits, {given} intervals, {covered} of them cover")
@@ -87,7 +87,7 @@ def test_heavy_weights_need_the_stretch() -> None:
         exact = float(truth.probability[token])
         job = Replicas(model, inputs, (ls.TokenIs(token),) * 40, 1024)
         for run in ITGIS(temperature=0.7).estimate(job):
-            if run.interval is None or run.standard_error is None:
+            if not run.is_two_sided or run.standard_error is None:
                 continue
             error, size = run.standard_error / run.probability, run.effective_sample_size or 0
             low, high = log_interval(run.log_probability, error, size - 1)

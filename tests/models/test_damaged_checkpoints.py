@@ -120,7 +120,7 @@ def test_configs_that_are_no_config(tmp_path: Path, text: str) -> None:
 def test_a_config_that_is_not_text(tmp_path: Path) -> None:
     write_ours(tmp_path)
     (tmp_path / "config.json").write_bytes(b"\xff\xfe{}")
-    assert "cannot be read as JSON" in fault(tmp_path)
+    assert "it is not UTF-8 text" in fault(tmp_path)
 
 
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     torch.save(hostile, weights)
     assert "refused unread" in fault(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(weights.read_bytes())
-    assert "damaged or no weights file" in fault(tmp_path)
+    assert "damaged or no safetensors" in fault(tmp_path)
     assert not trace.exists()
     torch.load(weights, weights_only=False)
     assert trace.exists()  # read the careless way, the file does work

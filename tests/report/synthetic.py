@@ -153,7 +153,7 @@ def _score(pairs: Sequence[tuple[Target, Estimate | None]]) -> CellScore:
         mean, none = float(lost.mean()), np.zeros(len(pairs), dtype=bool)
         left_out = LeaveOneOut(lost, log_q, lost, none)
         losses[name] = LossScore(mean, mean, 0, None, mean, floor, None, left_out)
-    given = sum(e is not None and e.interval is not None for _, e in pairs)
+    given = sum(e is not None and e.is_two_sided for _, e in pairs)
     return CellScore(
         targets=len(pairs),
         unjudged=0,

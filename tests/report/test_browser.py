@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from longshot.cli import main  # noqa: F401 - puts the commands on the app
 from longshot.cli.app import app
-from longshot.report.embed import write_page
+from longshot.files import write_whole
 from longshot.report.evidence import gather
 from longshot.report.page import page
 from tests.report.synthetic import full_page, make_evidence, make_run
@@ -58,7 +58,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = make_run(models, inputs, ("naive", "qld", "itgis", "mhis"), 12, nasty=True)
     run = replace(run, rows=tuple(row for row in run.rows if row.key.method != "mhis"))
     path = tmp_path_factory.mktemp("page") / "index.html"
-    write_page(path, page(make_evidence(run)))
+    write_whole(path, page(make_evidence(run)))
     return path
 
 
@@ -258,7 +258,7 @@ def test_odd_runs_open_without_an_error(
         "targets": 3,
         **options,
     }
-    write_page(tmp_path / "odd.html", page(gather(make_run(**arguments))))
+    write_whole(tmp_path / "odd.html", page(gather(make_run(**arguments))))
     visit(browser, tmp_path / "odd.html", 390)
     assert find(browser, "h1").text
     assert browser.get_log("browser") == []
@@ -266,7 +266,7 @@ def test_odd_runs_open_without_an_error(
 
 def test_a_full_study_opens(browser: Chrome, tmp_path: Path) -> None:
     path = tmp_path / "index.html"
-    write_page(path, full_page())
+    write_whole(path, full_page())
     start = time.perf_counter()
     visit(browser, path, 1280)
     seconds = time.perf_counter() - start

@@ -36,6 +36,11 @@ def test_presets_are_valid(name: str) -> None:
     assert preset(name).name == name
 
 
+def test_the_demo_compares_methods_at_one_budget() -> None:
+    """As the sentence that it ends with says."""
+    assert {entry.budget for entry in preset("demo").methods.values()} == {2048}
+
+
 def test_the_papers_preset_has_the_papers_numbers() -> None:
     spec = preset("paper")
     assert spec.known_temperature("itgis", "gelu-4l", "hex") == 5.0

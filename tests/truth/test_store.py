@@ -20,8 +20,9 @@ def shard(start: int, stop: int, half: int = 0, kind: Kind = "conditional", seed
     g = torch.Generator().manual_seed(start + 1000 * half)
     total = torch.rand(50, generator=g, dtype=torch.float64)
     total[total < 0.5] = 0
-    squares = total**2 if kind == "conditional" else total
-    return Shard(Span(Stream(kind, seed, half), start, stop), Tally(10, 20, start, total, squares))
+    total *= 10 / total.sum()  # as of ten samples, each of which has one winner
+    squares = total * 0.9 if kind == "conditional" else total
+    return Shard(Span(Stream(kind, seed, half), start, stop), Tally(10, 200, start, total, squares))
 
 
 def same(a: Shard, b: Shard) -> bool:
@@ -158,7 +159,13 @@ def test_a_damaged_shard_is_a_clear_error(tmp_path: Path) -> None:
         connection.execute("UPDATE shards SET stop = 4")
         connection.commit()
         connection.close()
-        with Store(path) as store:
+        with pytest.raises(LongshotError, match="not those that were written"):
+            Store(path)
+        with sqlite3.connect(path) as connection:  # as of a forger, who knows of checksums
+            connection.execute("DROP TABLE seals")
+            connection.execute("PRAGMA user_version = 1")
+        connection.close()
+        with Store(path, create=True) as store:
             if damage in (b"", b"nonsense"):
                 with pytest.raises(LongshotError, match="failed"):
                     store.shards(CELL)
@@ -207,7 +214,7 @@ def test_numbers_that_sqlite_cannot_hold_are_a_clear_error(tmp_path: Path) -> No
 
 
 def test_neighbours_are_joined_and_gaps_are_kept() -> None:
-    pieces = joined([shard(8, 9), shard(0, 4), shard(4, 8), shard(10, 12), shard(0, 2, 1)])
+    pieces = list(joined([shard(0, 4), shard(4, 8), shard(8, 9), shard(10, 12), shard(0, 2, 1)]))
     ends = [(p.span.stream.half, p.span.start, p.span.stop) for p in pieces]
     assert ends == [(0, 0, 9), (0, 10, 12), (1, 0, 2)]
     expected = shard(0, 4).tally + shard(4, 8).tally + shard(8, 9).tally

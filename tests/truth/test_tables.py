@@ -239,7 +239,7 @@ def test_files_that_are_not_the_papers_are_refused(tmp_path: Path) -> None:
         ("frequencies3-caps.pt", "one integer for each token"),
         ("frequencies5-caps.pt", "."),
         ("frequencies4-caps.pt", "tensors alone"),
-        ("frequencies6-caps.pt", "tensors alone"),
+        ("frequencies6-caps.pt", "not saved by a torch of today"),
         ("frequencies7-caps.pt", "There is no file"),
         ("counts.pt", "not named like"),
     ):

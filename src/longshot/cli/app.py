@@ -7,14 +7,16 @@ option answer before torch would be loaded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, visible
 from longshot.names import INPUTS, method_names, model_names, preset_names
 from longshot.threads import ask_for_threads
 from longshot.version import __version__
@@ -25,7 +27,40 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width of its own
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed makes other samples.")
+]
+
+
+class PlainConsole(Console):
+    """A console that reads no markup and lets nothing through to the terminal but text and style.
+
+    Most of what it prints has names in it that are not ours. A name's line ends are its caller's
+    to show, by `visible`.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        width = None if stream.isatty() else 140  # a file has no width of its own
+        super().__init__(stderr=stderr, width=width, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                lines = segment.text.split("\n")
+                yield Segment("\n".join(map(visible, lines)), segment.style)
+
+
+console = PlainConsole()
+
+
+def say(sentence: str) -> None:
+    """One line, however long, whatever names are in it."""
+    console.print(Text(visible(sentence)), soft_wrap=True)
 
 
 def completing(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
@@ -42,13 +77,16 @@ some_inputs = completing(lambda: list(INPUTS))
 some_methods = completing(method_names)
 some_presets = completing(preset_names)
 
+BudgetOption = Annotated[
+    str, typer.Option("--budget", help="Model calls, at most: 4096, 2**12, 4k, 1e6 …")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def show_version(wanted: bool) -> bool:
     """The version, before any command."""
     if wanted:
-        console.print(f"longshot {__version__}", highlight=False)
+        say(f"longshot {__version__}")
         raise typer.Exit
     return wanted
 
@@ -73,7 +111,7 @@ def going_on(kept: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print(f"Interrupted: {kept}; the same command goes on.", soft_wrap=True)
+        say(f"Interrupted: {kept}; the same command goes on.")
         raise typer.Exit(130) from None
 
 
@@ -82,9 +120,6 @@ def run() -> None:
     try:
         app()
     except LongshotError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True)
+        line = Text.assemble(("error:", "bold red"), f" {visible(str(error))}")
+        PlainConsole(stderr=True).print(line, soft_wrap=True)
         sys.exit(2)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

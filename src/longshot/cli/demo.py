@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, console
+from longshot.cli.app import app, console, say
 from longshot.cli.study import run_with_display
 
 if TYPE_CHECKING:
@@ -38,13 +39,15 @@ def demo(
     for model, inputs in run.cells:
         console.print(_table(run, model, inputs))
     scored = score_run(run)
-    console.print(Text(_meaning(run, scored)), soft_wrap=True)
+    say(_meaning(run, scored))
     pages = write_report(run, out / "report", ["html"])
-    console.print(Text(f"The same as a page: {pages[0]}"), soft_wrap=True)
+    say(f"The same as a page: {pages[0]}")
 
 
 def _table(run: Run, model: str, inputs: str) -> Table:
     """Truth and estimates of some targets, from the commonest to the rarest."""
+    from longshot.report.embed import in_words
+
     table = Table(title=f"How likely is it that {model} says … after {inputs} tokens?")
     table.add_column("token")
     for heading in ("truth", *run.methods):
@@ -58,8 +61,7 @@ def _table(run: Run, model: str, inputs: str) -> Table:
         cells: list[Text | str] = [Text(target.text), f"{target.probability:.1e}"]
         for label in run.methods:
             estimate = answers[label].get(target.token)
-            known = estimate is not None and estimate.probability > 0
-            cells.append(f"{estimate.probability:.1e}" if estimate and known else "no hit")
+            cells.append(in_words(estimate.log_probability, 1) if estimate else "no hit")
         table.add_row(*cells)
     return table
 
@@ -72,7 +74,7 @@ def _meaning(run: Run, scored: list[Scored]) -> str:
     }
     total = len(estimates["naive"])
     seen = {
-        label: sum(estimate.probability > 0 for _, estimate in pairs)
+        label: sum(estimate.log_probability > -math.inf for _, estimate in pairs)
         for label, pairs in estimates.items()
     }
     mean = {

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import JsonOption, app, console, some_inputs, some_methods, some_models
-from longshot.errors import LongshotError
+from longshot.cli.app import (
+    BudgetOption,
+    JsonOption,
+    SeedOption,
+    app,
+    console,
+    some_inputs,
+    some_methods,
+    some_models,
+)
+from longshot.errors import LongshotError, visible
+from longshot.names import DEFAULT_BUDGET
 from longshot.quantities import parse_count
 
 if TYPE_CHECKING:
-    from longshot.estimate import Estimate
+    from longshot.estimate import Estimate, Problem
     from longshot.events import EventLike
+    from longshot.methods import Method
 
 Setting = str | int | float | None
 
@@ -52,15 +65,16 @@ def estimate(
     ] = None,
     method: Annotated[
         str, typer.Option(autocompletion=some_methods, help="See longshot methods.")
-    ] = "itgis",
-    budget: Annotated[
-        str, typer.Option(help="Model calls, burn-in included: 4096, 2**12, 4k, 1e6 …")
-    ] = "2**12",
-    seed: int = 0,
+    ] = "auto",
+    budget: BudgetOption = str(DEFAULT_BUDGET),
+    seed: SeedOption = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the method: temperature=0.5; several times."),
     ] = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Ask so many times with other seeds, to check oneself.")
+    ] = 1,
     corpus: Annotated[list[str] | None, typer.Option(help="See longshot inputs.")] = None,
     as_json: JsonOption = False,
     html: Annotated[
@@ -69,7 +83,7 @@ def estimate(
 ) -> None:
     """Estimate how likely a target is.
 
-    Example: [bold]longshot estimate --target ail --set temperature=0.5[/]
+    Example: [bold]longshot estimate --target ail[/]
     """
     given = sum(map(bool, (target, continuation, matches)))
     if given != 1:
@@ -79,14 +93,16 @@ def estimate(
     if not matches and (climb or within is not None):
         raise LongshotError("--within and --climb belong to --matches.")
     calls = parse_count(budget)
-    from longshot.api import estimate as estimate_one
     from longshot.estimate import Problem
     from longshot.events import Continuation, Matches, as_event
+    from longshot.files import try_place, write_whole
     from longshot.inputs import load_inputs
+    from longshot.methods import make_method
     from longshot.models import load_model
-    from longshot.report.embed import write_page
     from longshot.report.question import question_page
 
+    if html is not None:
+        try_place(html, "page")
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
     wanted: EventLike
@@ -98,20 +114,65 @@ def estimate(
         tokens = target or []
         wanted = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in tokens]
     event = as_event(wanted, language_model)
-    with Progress(console=console, transient=True, disable=as_json) as progress:
-        bar = progress.add_task(method, total=1.0)
-        answer = estimate_one(
-            language_model, distribution, event, method=method, budget=calls, seed=seed,
-            progress=lambda share: progress.update(bar, completed=share),
-            **dict(_setting(s) for s in settings or []),
-        )  # fmt: skip
-    if html is not None:
-        write_page(html, question_page(Problem(language_model, distribution, event), answer))
+    problem = Problem(language_model, distribution, event)
+    chosen = make_method(method, **dict(_setting(s) for s in settings or []))
+    answers = [ask(problem, chosen, calls, seed + i, quiet=as_json) for i in range(repeat)]
     if as_json:
-        typer.echo(json.dumps(answer.to_dict(), indent=2))
+        plain = [answer.to_dict() for answer in answers]
+        typer.echo(json.dumps(plain if repeat > 1 else plain[0], indent=2))
     else:
         title = f"{event.show(language_model)} after {distribution.name} on {model}"
-        console.print(Panel(_body(answer), title=Text(title), expand=False))
+        console.print(Panel(_body(answers[0]), title=Text(visible(title)), expand=False))
+    if repeat > 1 and not as_json:
+        rows = {f"seed {answer.seed}": answer for answer in answers}
+        console.print(side_by_side(rows, "the same question, other seeds"))
+    if html is not None:
+        write_whole(html, question_page(problem, answers[0]), "page")
+
+
+def ask(problem: Problem, method: Method, budget: int, seed: int, quiet: bool = False) -> Estimate:
+    """One answer, with a bar; Ctrl-C gives what a method that works in rounds knows by then."""
+    from longshot.api import estimate as estimate_one
+    from longshot.api import estimate_steps
+
+    known: Estimate | None = None
+    with Progress(console=console, transient=True, disable=quiet) as progress:
+        bar = progress.add_task(escape(visible(method.name)), total=1.0)
+        if not method.works_in_rounds:
+            return estimate_one(
+                problem.model, problem.inputs, problem.event,
+                method=method, budget=budget, seed=seed,
+                progress=lambda share: progress.update(bar, completed=share),
+            )  # fmt: skip
+        try:
+            for answer in estimate_steps(
+                problem.model, problem.inputs, problem.event,
+                method=method, budget=budget, seed=seed,
+                progress=lambda share: progress.update(bar, completed=share),
+            ):  # fmt: skip
+                known = answer
+        except KeyboardInterrupt:
+            if known is None:
+                raise
+            stopped = "It was stopped before it was done."
+            known = replace(known, warnings=(*known.warnings, stopped))
+    assert known is not None
+    return known
+
+
+def side_by_side(answers: Mapping[str, Estimate], title: str) -> Table:
+    """Several answers to one question, a line each."""
+    from longshot.report.embed import in_words
+
+    table = Table("", "probability", "95% interval", "calls", "seconds", title=title)
+    for name, answer in answers.items():
+        low, high = answer.interval
+        interval = f"{low:.2g} … {high:.2g}" if answer.is_two_sided else f"at most {high:.2g}"
+        spent = answer.cost + answer.shared_cost
+        calls = f"{spent.forwards}" + (f" + {spent.backwards} back" if spent.backwards else "")
+        shown = in_words(answer.log_probability)
+        table.add_row(Text(visible(name)), shown, interval, calls, f"{spent.seconds:.1f}")
+    return table
 
 
 def _setting(text: str) -> tuple[str, Setting]:
@@ -128,15 +189,19 @@ def _setting(text: str) -> tuple[str, Setting]:
 
 def _body(answer: Estimate) -> Group:
     """What the panel says, the answer first."""
-    if answer.probability > 0:
-        headline = f"probability  {answer.probability:.3g}"
-    else:
-        headline = "probability  no hit"
-    lines = [Text(headline, style="bold")]
-    if answer.interval is not None:
-        low, high = answer.interval
+    from longshot.report.embed import in_words
+
+    lines = [Text(f"probability  {in_words(answer.log_probability)}", style="bold")]
+    low, high = answer.interval
+    if answer.standard_error == 0:
+        lines.append(Text("error        none: every input was run"))
+    elif answer.is_two_sided:
         lines.append(Text(f"95% interval {low:.2g} … {high:.2g}"))
-    else:
+    elif not high:
+        lines.append(Text("95% interval below the smallest number there is"))
+    elif high < 1:
+        lines.append(Text(f"upper bound  {high:.2g} (95%)"))
+    if answer.no_interval:
         lines.append(Text(f"no interval  {answer.no_interval}"))
     spent = answer.cost + answer.shared_cost
     details = [f"{answer.hits} hits" if answer.hits is not None else ""]
@@ -152,6 +217,8 @@ def _body(answer: Estimate) -> Group:
             f"{spent.macs:.2g} multiply-accumulates, {spent.seconds:.1f} s"
         ),
     ]
+    if answer.explanation:
+        lines.append(Text(f"how          {answer.explanation}"))
     lines += [Text(f"warning      {warning}", style="yellow") for warning in answer.warnings]
     for witness in answer.witnesses[:3]:
         lines.append(Text(f"witness      {witness.text!r}", style="green"))

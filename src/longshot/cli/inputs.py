@@ -13,8 +13,15 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import JsonOption, app, console, some_inputs, some_models
-from longshot.errors import LongshotError
+from longshot.cli.app import (
+    JsonOption,
+    SeedOption,
+    app,
+    console,
+    some_inputs,
+    some_models,
+)
+from longshot.errors import LongshotError, visible
 
 if TYPE_CHECKING:
     from longshot.inputs import PositionSummary, Product
@@ -40,8 +47,10 @@ def inputs(
     model: Annotated[
         str, typer.Option(autocompletion=some_models, help="Whose tokens the inputs are made of.")
     ] = "mini-2l",
-    number: Annotated[int, typer.Option("-n", min=0, help="How many inputs to draw.")] = 5,
-    seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
+    number: Annotated[
+        int, typer.Option("-n", min=0, max=10**5, help="How many inputs to draw.")
+    ] = 5,
+    seed: SeedOption = 0,
     corpus: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,7 +86,9 @@ def inputs(
 def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
     from longshot.inputs import CATALOGUE, as_product, load_inputs
 
-    table = Table("name", "what it is", "tokens", "random", title=f"inputs for {model.name}")
+    table = Table(
+        "name", "what it is", "tokens", "random", title=visible(f"inputs for {model.name}")
+    )
     rows: list[dict[str, object]] = []
     for name, entry in CATALOGUE.items():
         row: dict[str, object] = {"name": name, "summary": entry.summary}
@@ -109,7 +120,7 @@ def _show(inputs: Product, model: Model, number: int, seed: int, as_json: bool) 
         f"{inputs.name} for {model.name}: {inputs.length} tokens, "
         f"{len(inputs.free_positions)} of them random, {bits:.1f} bits an input"
     )
-    console.print(Text(headline, style="bold"))
+    console.print(Text(visible(headline), style="bold"))
     for tokens in drawn:
         console.print(_coloured(tokens, model.tokenizer), soft_wrap=True)
     console.print(_position_table(summaries, model.tokenizer))
@@ -130,7 +141,7 @@ def _visible(token: int, tokenizer: Tokenizer) -> str:
     text = tokenizer.texts[token]
     if text is None:
         return tokenizer.show(token)
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return visible(text)
 
 
 def _position_table(summaries: tuple[PositionSummary, ...], tokenizer: Tokenizer) -> Table:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from longshot.cli import demo, estimate, inputs, models, report, score, study, truth  # noqa: F401
+from longshot.cli import (  # noqa: F401
+    compare_methods,
+    demo,
+    estimate,
+    inputs,
+    models,
+    report,
+    score,
+    study,
+    truth,
+)
 from longshot.cli.app import run as run
 
 if __name__ == "__main__":

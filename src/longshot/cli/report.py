@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 from rich.progress import Progress
-from rich.text import Text
 
-from longshot.cli.app import app, completing, console
+from longshot.cli.app import app, completing, console, say
 from longshot.names import FORMATS
 
 
@@ -46,4 +45,4 @@ def report(
         written = write_report(stored, folder, formats or FORMATS, tell)
     pages = [path for path in written if path.suffix == ".html"]
     shown = f"{len(written)} files in {folder}" + (f"; open {pages[0]}" if pages else "")
-    console.print(Text(shown), soft_wrap=True)
+    say(shown)

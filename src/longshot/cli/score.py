@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import JsonOption, app, console
-from longshot.errors import LongshotError
+from longshot.cli.app import JsonOption, app, console, say
+from longshot.errors import LongshotError, visible
 
 if TYPE_CHECKING:
     from longshot.report.grids import Field, Grid
@@ -33,34 +33,35 @@ def score(
 
     Example: [bold]longshot score runs/demo --out summary.json[/]
     """
+    from longshot.files import try_place, write_whole
     from longshot.report.evidence import gather
     from longshot.report.tables import cost, intervals, losses, unfitted
     from longshot.study import load_run
     from longshot.study.summary import missing_methods, summary
 
     name = _loss_name(loss)
+    if out is not None:
+        try_place(out)
     loaded = load_run(run)
     evidence = gather(loaded)
     records = summary(evidence.scored())
-    if out is not None:
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(json.dumps(records, indent=1) + "\n")
-        except OSError as error:
-            raise LongshotError(f"{out} cannot be written: {error.strerror}.") from error
     if as_json:
         typer.echo(json.dumps(records, indent=1))
+    elif records:
+        for model in evidence.models:
+            console.print(_shown(losses(evidence, model, name)))
+        for grid in (unfitted(evidence, name), cost(evidence), intervals(evidence)):
+            console.print(_shown(grid))
+    if out is not None:
+        write_whole(out, json.dumps(records, indent=1) + "\n")
+    if as_json:
         return
     if not records:
         raise LongshotError(f"{run} holds no targets yet; go on with longshot run.")
-    for model in evidence.models:
-        console.print(_shown(losses(evidence, model, name)))
-    for grid in (unfitted(evidence, name), cost(evidence), intervals(evidence)):
-        console.print(_shown(grid))
     if missing := missing_methods(loaded):
-        console.print(missing, markup=False)
+        say(missing)
     if loaded.failures:
-        console.print(f"{len(loaded.failures)} rows failed; longshot run tries them again.")
+        say(f"{len(loaded.failures)} rows failed; longshot run tries them again.")
         raise typer.Exit(1)
 
 
@@ -117,7 +118,7 @@ def compare(
         return
     table = Table("model", "inputs", "method", title=title)
     for run in runs:
-        table.add_column(str(run), justify="right")
+        table.add_column(visible(str(run)), justify="right")
     table.add_column("last − first", justify="right")
     for row in rows:
         table.add_row(

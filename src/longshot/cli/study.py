@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, completing, console, going_on, some_presets
+from longshot.cli.app import app, completing, console, going_on, say, some_presets
 from longshot.errors import LongshotError
 from longshot.names import preset_names
 
@@ -69,7 +69,7 @@ def run(
     spec = _spec(study, preset_name)
     folder = out or Path("runs") / spec.name
     run_with_display(spec, folder, make_engine(engine, workers, address), only=only, truth=truth)
-    console.print(f"Now: longshot score {folder}", soft_wrap=True, highlight=False)
+    say(f"Now: longshot score {folder}")
 
 
 @app.command()
@@ -125,13 +125,11 @@ def run_with_display(
             spec, folder, engine, only=only, stages=stages, truth=truth, on_progress=display
         )
     total = sum(tally.total for tally in done.tallies.values())
-    console.print(f"{total - done.failed:,} of {total:,} estimates are in {folder}", soft_wrap=True)
+    say(f"{total - done.failed:,} of {total:,} estimates are in {folder}")
     if done.failed:
-        console.print(
+        say(
             f"{done.failed} failed and will be tried again when it runs again; the first: "
-            f"{done.errors[0]}",
-            soft_wrap=True,
-            markup=False,
+            f"{done.errors[0]}"
         )
         raise typer.Exit(1)
 
@@ -162,7 +160,7 @@ class _StudyDisplay:
                 for (stage, label), tally in progress.tallies.items()
             ]
             line = f"{', '.join(parts)}; {progress.failed} failed; {_left(progress)}"
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
+            say(line)
 
 
 def _left(progress: StudyStatus) -> str:

@@ -14,14 +14,16 @@ from rich.table import Table
 
 from longshot.cli.app import (
     JsonOption,
+    SeedOption,
     app,
     completing,
     console,
     going_on,
+    say,
     some_inputs,
     some_models,
 )
-from longshot.errors import LongshotError, unknown_name
+from longshot.errors import LongshotError, unknown_name, visible
 from longshot.names import INPUTS, KINDS, ZOO_NAMES
 from longshot.quantities import parse_count
 
@@ -78,7 +80,7 @@ def make(
             help="conditional, or brute: plain samples.",
         ),
     ] = KINDS[1],
-    seed: Annotated[int, typer.Option(help="Another seed makes other samples.")] = 0,
+    seed: SeedOption = 0,
     shard: Annotated[
         str | None, typer.Option(help="Leaves or samples in one shard: what a kill can lose.")
     ] = None,
@@ -122,10 +124,9 @@ def make(
             shard_leaves=parse_count(shard, "leaves") if shard else None,
             on_progress=display,
         )
-    console.print(
+    say(
         f"{done.leaves:,} leaves in {done.seconds:.0f} s; "
-        f"{done.in_range:,} tokens seen in {within}; all of it is in {store or default_store()}",
-        soft_wrap=True,
+        f"{done.in_range:,} tokens seen in {within}; all of it is in {store or default_store()}"
     )
 
 
@@ -146,7 +147,7 @@ def show(
         typer.echo(json.dumps([asdict(summary) for summary in found], indent=2))
         return
     places = " and ".join(map(str, _places(where)))
-    table = Table(*HEADER, title=f"truth in {places}, range {within}")
+    table = Table(*HEADER, title=visible(f"truth in {places}, range {within}"))
     for summary in found:
         table.add_row(*row(summary))
     console.print(table)
@@ -172,7 +173,7 @@ def merge(
         for path in stores:
             with Store(path) as source:
                 added, known = target.merge(source)
-            console.print(f"{path}: {added} shards added, {known} were there already")
+            say(f"{path}: {added} shards added, {known} were there already")
 
 
 @truth.command("import")
@@ -215,7 +216,7 @@ def import_(
         for shard in shards:
             target.add(name, shard)
     leaves = sum(shard.tally.leaves for shard in shards)
-    console.print(f"{name}: {leaves:,} leaves are now in {store or default_store()}")
+    say(f"{name}: {leaves:,} leaves are now in {store or default_store()}")
 
 
 @truth.command()
@@ -229,10 +230,9 @@ def export(
 
     with Store(store or default_store()) as source:
         for name in source.cells():
-            shards = source.shards(name)
-            path = table_path(name, to)
-            write_table(path, name, shards, making_command(name, shards))
-            console.print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
+            path, command = table_path(name, to), making_command(name, source.each_shard(name))
+            write_table(path, name, source.each_shard(name), command)
+            say(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
 
 def _cells(models: str, inputs: str, corpus: list[str] | None) -> list[Cell]:
@@ -299,4 +299,4 @@ class _TruthDisplay:
         self._bar.update(self._task, completed=share, description=text)
         if not console.is_terminal and time.monotonic() - self._printed > 60:
             self._printed = time.monotonic()
-            console.print(f"{share:.1%}: {text}", soft_wrap=True, highlight=False)
+            say(f"{share:.1%}: {text}")

@@ -1,17 +1,28 @@
-"""Worker processes on this machine, or this very process when one worker is enough."""
+"""Worker processes on this machine, or this very process when one worker is enough.
+
+Each worker has a pipe of its own, whose other end is open nowhere else: whenever a worker dies,
+also while it starts or halfway through a result, its pipe ends and the driver knows. The function,
+which holds the models, is read from a file; nothing larger than a pipe is written before there is
+somebody to read it.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
+import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +31,10 @@ from longshot.errors import LongshotError
 from longshot.threads import torch_threads
 from longshot.work import Item, Result
 
-_function: Callable[[Any], Any]  # a worker's own copy
+DIED = (
+    "A worker process died (killed, or out of memory); what had finished is kept, and running "
+    "again goes on from there."
+)
 
 
 @dataclass(frozen=True)
@@ -42,46 +56,123 @@ class LocalEngine:
     def _in_processes(
         self, function: Callable[[Item], Result], items: Iterator[Item]
     ) -> Iterator[Result]:
-        pool = ProcessPoolExecutor(
-            self.workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_install,
-            initargs=(pickle.dumps(function),),
-        )
-        try:
-            running: set[Future[Result]] = set()
+        with _copied(function) as place, _processes(self.workers, place) as idle:
+            busy: set[Connection] = set()
             while True:
-                for item in islice(items, self.workers - len(running)):
-                    running.add(pool.submit(_call, item))
-                if not running:
+                for item in islice(items, len(idle)):
+                    pipe = idle.pop()
+                    _ask(pipe, item)
+                    busy.add(pipe)
+                if not busy:
                     return
-                finished, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    yield future.result()
-        except BrokenProcessPool as error:
-            raise LongshotError(
-                "A worker process died (killed, or out of memory); what had finished is kept, "
-                "and running again goes on from there."
-            ) from error
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+                for ready in wait(list(busy)):
+                    assert isinstance(ready, Connection)
+                    result = _answer(ready)
+                    busy.remove(ready)
+                    idle.append(ready)
+                    yield result
 
 
-def _install(pickled: bytes) -> None:
-    global _function
+@contextmanager
+def _copied(function: Callable[[Item], Result]) -> Iterator[Path]:
+    """A file that holds the function while the block runs."""
+    folder = None
+    try:
+        folder = tempfile.mkdtemp(prefix="longshot-")
+        place = Path(folder) / "function"
+        place.write_bytes(pickle.dumps(function))
+    except OSError as error:
+        shutil.rmtree(folder or "", ignore_errors=True)
+        raise LongshotError(f"The workers' models cannot be written: {error.strerror}.") from error
+    try:
+        yield place
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _processes(count: int, function: Path) -> Iterator[list[Connection]]:
+    """The pipes to so many workers, which end with the block."""
+    context = multiprocessing.get_context("spawn")
+    processes: list[BaseProcess] = []
+    pipes: list[Connection] = []
+    try:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, function), daemon=True)
+            pipes.append(ours)
+            process.start()
+            theirs.close()  # or it would never end
+            processes.append(process)
+        started = list(pipes)
+    except OSError as error:
+        _end(processes, pipes)
+        raise LongshotError(f"No worker could be started: {error.strerror}.") from error
+    try:
+        yield started
+    finally:
+        _end(processes, pipes)
+
+
+def _end(processes: list[BaseProcess], pipes: list[Connection]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
+    for pipe in pipes:
+        pipe.close()
+
+
+def _ask(pipe: Connection, item: object) -> None:
+    try:
+        pipe.send(item)
+    except OSError as error:
+        raise LongshotError(DIED) from error
+
+
+def _answer(pipe: Connection) -> Any:
+    try:
+        failed, result = pickle.loads(pipe.recv_bytes())
+    except (EOFError, OSError) as error:
+        raise LongshotError(DIED) from error
+    if failed:
+        raise result
+    return result
+
+
+def _work(pipe: Connection, place: Path) -> None:
+    """What a worker does: read the function once, then answer items until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(place,), daemon=True).start()
     torch.set_num_threads(1)
-    _function = pickle.loads(pickled)
+    function = pickle.loads(place.read_bytes())
+    while True:
+        try:
+            item = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = pickle.dumps((False, function(item)))
+        except Exception as error:
+            error.add_note(traceback.format_exc())
+            answer = _pickled(error)
+        pipe.send_bytes(answer)
 
 
-def _end_with_parent() -> None:
-    """A parent that was killed cannot end its workers: they would wait for items for ever."""
+def _pickled(error: Exception) -> bytes:
+    """An exception for the driver; as its text where it cannot travel."""
+    try:
+        packed = pickle.dumps((True, error))
+        pickle.loads(packed)
+    except Exception:
+        packed = pickle.dumps((True, RuntimeError(f"{type(error).__name__}: {error}")))
+    return packed
+
+
+def _end_with_parent(place: Path) -> None:
+    """A parent that was killed can neither end its workers nor take its file away."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        shutil.rmtree(place.parent, ignore_errors=True)
         os._exit(1)
-
-
-def _call(item: Any) -> Any:
-    return _function(item)

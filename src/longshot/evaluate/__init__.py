@@ -5,9 +5,11 @@ from longshot.evaluate.argmax import (
     UNEMBED_BLOCK,
     Decider,
     Winners,
+    readout,
     winners,
 )
 from longshot.evaluate.blocks import activations
+from longshot.evaluate.enumeration import Enumeration, Leaves, tokens_to_run
 from longshot.evaluate.evaluator import Evaluator
 from longshot.evaluate.greedy import Continue, Outcomes, PlainContinuations, outcomes
 from longshot.evaluate.passes import Evaluation, Spent
@@ -20,8 +22,10 @@ __all__ = [
     "Continue",
     "Decider",
     "Decision",
+    "Enumeration",
     "Evaluation",
     "Evaluator",
+    "Leaves",
     "Outcomes",
     "PlainContinuations",
     "Spent",
@@ -29,5 +33,7 @@ __all__ = [
     "Winners",
     "activations",
     "outcomes",
+    "readout",
+    "tokens_to_run",
     "winners",
 ]

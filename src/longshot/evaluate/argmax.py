@@ -247,12 +247,13 @@ def _reaching(
 
 
 class Rows(NamedTuple):
-    """Activations to decide, with their event, its best logit and their margin."""
+    """Activations to decide, with their event, its best logit, their margin, the least gap."""
 
     v: Float[Tensor, "rows width"]
     owner: Int[Tensor, " rows"]
     own: Float64[Tensor, " rows"]
     margin: Float64[Tensor, " rows"]
+    least: Float64[Tensor, " rows"]
 
     def at(self, chosen: Tensor) -> Rows:
         return Rows(*(field[chosen] for field in self))
@@ -276,15 +277,20 @@ class Decider:
         self._rivals = self.members.new_empty(0)
 
     def __call__(
-        self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]
+        self,
+        v: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
+        least: Float64[Tensor, " rows"] | None = None,
     ) -> Float64[Tensor, " rows"]:
         """The owner's gap at each activation: positive exactly when its event occurs.
 
-        A gap below minus the margin is not worth its number: it is given as −inf.
+        A gap that lies by more than the margin below `least`, zero unless given, is not worth its
+        number: it is given as −inf.
         """
         v, owner = v.to(self.readout.rows), owner.to(self.members)
         own = self.readout.of(v, self.members[owner]).amax(1).double()
-        rows = Rows(v, owner, own, self.readout.margin(v))
+        floor = torch.zeros_like(own) if least is None else least.to(own)
+        rows = Rows(v, owner, own, self.readout.margin(v), floor)
         gap = torch.full_like(own, -math.inf)
         pending = self._undismissed(rows, self._rivals).nonzero()[:, 0]
         while len(pending):
@@ -316,16 +322,16 @@ class Decider:
         return folded
 
     def _undismissed(self, rows: Rows, rivals: Int[Tensor, " rival"]) -> Bool[Tensor, " rows"]:
-        """Whether none of `rivals` is so far ahead that the exact gap is below −margin."""
+        """Whether none of `rivals` is so far ahead that the gap is below the least − margin."""
         if not len(rivals):
             return torch.ones_like(rows.owner, dtype=torch.bool)
         columns, bias = self.readout.rows[rivals], self.readout.bias[rivals]
         logits = torch.nn.functional.linear(rows.v, columns, bias)
         # A rival that is an event's own token does not exceed the best of them but by rounding.
-        return logits.amax(1) - rows.own <= 2 * rows.margin
+        return logits.amax(1) - rows.own <= 2 * rows.margin - rows.least
 
     def _decide(self, rows: Rows) -> Float64[Tensor, " rows"]:
-        """The exact gap against the whole vocabulary, −inf where it is below −margin."""
+        """The gap against the whole vocabulary, exact about 0; −inf below the least − margin."""
         self.count(rows.owner)
         folded = self._rivals_folded(rows.v, rows.owner)
         best = folded.amax((1, 2))
@@ -339,7 +345,7 @@ class Decider:
         self.wins.index_add_(0, token, (gap[row] <= 0).long())
         near = (gap.abs() <= rows.margin).nonzero()[:, 0]
         self.near_ties += torch.bincount(rows.owner[near].cpu(), minlength=len(self.members))
-        return gap.masked_fill_(gap < -rows.margin, -math.inf)
+        return gap.masked_fill_(gap < rows.least - rows.margin, -math.inf)
 
     def _exact_gap(self, rows: Rows, row: Tensor, token: Tensor) -> Float64[Tensor, " rows"]:
         """The gap of rows against the rivals that may be best: row[i] against token[i]."""

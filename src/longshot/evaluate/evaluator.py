@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from longshot.errors import LongshotError
@@ -139,6 +139,33 @@ class Evaluator:
             gap[left] = gap[left].minimum(found)
             left = left[gap[left] > 0]
         return Decision.by_gap(gap)
+
+    def reach(
+        self,
+        tokens: Int[Tensor, "rows position"],
+        least: Float64[Tensor, " rows"],
+        known: Sequence[Known] | None = None,
+    ) -> Decision:
+        """Score and grade of inputs for the only event; −inf and 0 where they do not reach `least`.
+
+        Most of those that do not, for an event of one step, never meet the whole vocabulary.
+        """
+        owner = torch.zeros(len(tokens), dtype=torch.int64)
+        if not self._paths:
+            one = self.passes[0]
+            found = one.reader.decide(
+                one.activations(tokens, None if known is None else known[0]), owner, least
+            )
+            below = found.gap < least
+            return Decision(
+                found.grade.masked_fill(below, 0), found.gap.masked_fill(below, -math.inf)
+            )
+        score, activation, _ = self(tokens, owner, known=known)
+        score, grade = score.double(), torch.zeros(len(tokens), dtype=torch.float64)
+        rows = (score >= least).nonzero()[:, 0]
+        at = activation[rows.to(activation.device)]
+        grade[rows] = self.decide(tokens[rows], at, owner[rows]).grade
+        return Decision(grade, score.masked_fill(score < least, -math.inf))
 
     def _decode(
         self, tokens: Int[Tensor, "rows position"], v: Float[Tensor, "rows width"]

@@ -123,6 +123,28 @@ class Pass:
         refuse_non_finite(score, tokens, self.model)
         return Evaluation(score, v, slopes)
 
+    @torch.no_grad()
+    def activations(
+        self, tokens: Int[Tensor, "rows position"], known: Known | None = None
+    ) -> Float[Tensor, "rows width"]:
+        """The activation of each input alone, of which nothing is read; the first event pays."""
+        tokens = torch.cat([tokens, self.forced.expand(len(tokens), -1)], 1)
+        since = self.prefix.shape[1] if known is None else known.start
+        v = torch.empty(
+            len(tokens), self.model.width, dtype=self.readout.dtype, device=self.model.device
+        )
+
+        def run(here: slice) -> None:
+            block = tokens[filled_up(here, self.model, tokens.shape[1]), since:]
+            own = slice(here.start, here.start + len(block))
+            memory = None if known is None else known.rows(own)
+            v[here] = self._activation(self.model.embed(block), memory)[: here.stop - here.start]
+
+        in_blocks(self.model.network, len(tokens), tokens.shape[1], run, BLOCK)
+        self._count(torch.zeros(len(tokens), dtype=torch.int64), tokens.shape[1], since, False)
+        refuse_non_finite(v.sum(1), tokens, self.model)
+        return v
+
     def cost(self, i: int) -> Spent:
         """What was spent on event i so far."""
         calls, backward, macs = (int(n[i]) for n in (self._calls, self._backward, self._macs))

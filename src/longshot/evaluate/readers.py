@@ -8,7 +8,7 @@ every input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Float64, Int
@@ -37,18 +37,6 @@ class Decision(NamedTuple):
     def by_gap(cls, gap: Float64[Tensor, " rows"]) -> Decision:
         """An event that occurs exactly where its gap is positive."""
         return cls((gap > 0).double(), gap)
-
-
-@runtime_checkable
-class Reader(Protocol):
-    """Reads activations for several events."""
-
-    near_ties: Int[Tensor, " event"]
-
-    def read(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Reading: ...
-    def decide(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Decision: ...
-    def macs(self, i: int) -> int:
-        """The multiply-accumulates of all that was read for event i."""
 
 
 class TokenReader:
@@ -82,9 +70,14 @@ class TokenReader:
         if self.kind == "gap":
             self.decider.count(owner)
 
-    def decide(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Decision:
+    def decide(
+        self,
+        v: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
+        least: Float64[Tensor, " rows"] | None = None,
+    ) -> Decision:
         self.decided += owner.bincount(minlength=len(self.decided))
-        return Decision.by_gap(self.decider(v, owner))
+        return Decision.by_gap(self.decider(v, owner, least))
 
     def gaps(self, v: Float[Tensor, "rows width"]) -> Float[Tensor, "rows event"]:
         """The gaps of all events, each of one token, from one set of logits."""
@@ -119,7 +112,12 @@ class LogitReader:
         """Count what `read` took for these rows: the logits and the way back from them."""
         self.unembedded += 2 * len(owner)
 
-    def decide(self, v: Float[Tensor, "rows width"], owner: Int[Tensor, " rows"]) -> Decision:
+    def decide(
+        self,
+        v: Float[Tensor, "rows width"],
+        owner: Int[Tensor, " rows"],
+        least: Float64[Tensor, " rows"] | None = None,
+    ) -> Decision:
         self.unembedded += len(v)
         return decide_by_logits(self.model, self.event, v)
 

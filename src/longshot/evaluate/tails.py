@@ -6,11 +6,14 @@ between calls, so that both passes run over the tail alone; changes that are rej
 
 from __future__ import annotations
 
-from jaxtyping import Int
+import torch
+from jaxtyping import Float64, Int
 from torch import Tensor
 
+from longshot.evaluate.blocks import GRAIN
 from longshot.evaluate.evaluator import Evaluator
 from longshot.evaluate.passes import Evaluation, Known
+from longshot.evaluate.readers import Decision
 from longshot.models import Memory
 
 
@@ -49,6 +52,33 @@ class Tails:
             for layer, old in zip(memory, overwritten, strict=True):
                 layer[:, rows, :, self.since :] = old[:, rows]
         self._overwritten = []
+
+    def remember(self, tokens: Int[Tensor, "rows position"]) -> None:
+        """Take up other inputs, of which nothing needs to be read."""
+        for one, memory in zip(self.evaluator.passes, self._memories, strict=False):
+            one.activations(tokens, Known(memory, 0))
+
+    def try_some(
+        self,
+        rows: Int[Tensor, " some"],
+        tokens: Int[Tensor, "some position"],
+        start: int,
+        least: Float64[Tensor, " some"],
+    ) -> Decision:
+        """Of some inputs, changed from `start` on: score and grade where they reach `least`.
+
+        Those that do are remembered from now on, the others stay as they were.
+        """
+        if not self.resumes:
+            return self.evaluator.reach(tokens, least)
+        filled = torch.cat([rows, rows[:1].expand(-len(rows) % GRAIN)])
+        copies = [Known(memory, start).rows(filled) for memory in self._memories]
+        found = self.evaluator.reach(tokens, least, copies)
+        reached = (found.gap >= least).nonzero()[:, 0]
+        for memory, (copy, _) in zip(self._memories, copies, strict=True):
+            for layer, new in zip(memory, copy, strict=True):
+                layer[:, rows[reached], :, start:] = new[:, reached, :, start:]
+        return found
 
     def _run(self, tokens: Int[Tensor, "rows position"], start: int, gradient: bool) -> Evaluation:
         self.since = start if self.resumes else 0

@@ -6,17 +6,22 @@ from pathlib import Path
 
 from longshot.errors import LongshotError
 from longshot.inputs.base import (
+    Finite,
     Group,
     Inputs,
+    Listed,
     PositionSummary,
     Product,
+    as_finite,
     as_product,
     fixed_beginning,
+    is_finite,
     is_product,
     log_prob,
     refuse_unreadable,
 )
 from longshot.inputs.catalogue import CATALOGUE, build
+from longshot.inputs.changed import ChangedInputs, Law, UnchangedInputs
 from longshot.inputs.corpus import Corpus
 from longshot.inputs.counts import Counts, load_counts
 from longshot.inputs.product import ProductInputs
@@ -29,20 +34,27 @@ from longshot.models import Model, load_model
 __all__ = [
     "CATALOGUE",
     "Branches",
+    "ChangedInputs",
     "Corpus",
     "Counts",
     "Draws",
+    "Finite",
     "Group",
     "Inputs",
+    "Law",
+    "Listed",
     "PositionSummary",
     "Product",
     "ProductInputs",
     "TokenDistribution",
     "Tree",
+    "UnchangedInputs",
+    "as_finite",
     "as_product",
     "build",
     "draw",
     "fixed_beginning",
+    "is_finite",
     "is_product",
     "load_counts",
     "load_inputs",

@@ -57,6 +57,25 @@ class WithLogProb(Protocol):
         """The exact log probability of each input; −inf outside the support."""
 
 
+class Listed(NamedTuple):
+    """Some of the inputs there are, each with its log probability."""
+
+    tokens: Int64[Tensor, "n length"]
+    log_prob: Float64[Tensor, " n"]
+
+
+@runtime_checkable
+class Finite(Inputs, Protocol):
+    """The capability of inputs that can all be listed."""
+
+    @property
+    def count(self) -> int:
+        """How many there are; one that comes about in several ways is listed several times."""
+
+    def listed(self, start: int, stop: int) -> Listed:
+        """Those from `start` to `stop`, neighbours with as much in common as can be."""
+
+
 @dataclass(frozen=True)
 class PositionSummary:
     """One position as a table shows it."""
@@ -104,6 +123,26 @@ def as_product(inputs: Inputs, who: str) -> Product:
             f"{who} needs inputs whose tokens are independent, which {inputs.name!r} are not."
         )
     return inputs  # type: ignore[return-value]
+
+
+def is_finite(inputs: Inputs) -> bool:
+    """Whether the inputs can be listed."""
+    return hasattr(inputs, "count") and hasattr(inputs, "listed")
+
+
+def as_finite(inputs: Inputs, who: str) -> Finite:
+    """The same inputs, which `who` needs to be able to list."""
+    if not is_finite(inputs):
+        raise LongshotError(f"{who} needs inputs that can be listed, which {inputs.name!r} cannot.")
+    return inputs  # type: ignore[return-value]
+
+
+def mixed_radix(index: Int64[Tensor, " n"], sizes: Sequence[int]) -> Int64[Tensor, "n size"]:
+    """The digits of each number, the first of them the slowest to change."""
+    digits = torch.empty(len(index), len(sizes), dtype=torch.int64)
+    for i in range(len(sizes) - 1, -1, -1):
+        digits[:, i], index = index % sizes[i], index // sizes[i]
+    return digits
 
 
 def log_prob(inputs: Inputs, tokens: Int[Tensor, "n length"]) -> Float64[Tensor, " n"] | None:

@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from longshot.errors import LongshotError, first_line, needs, read_text, unknown_name
+from longshot.errors import LongshotError, first_line, needs, unknown_name
+from longshot.files import TEXT, read_text
 
 LANGUAGES = ("english", "python", "spanish")
 PAPER = {
@@ -41,7 +42,7 @@ class TextFile:
             ) from error
 
     def documents(self, documents: int) -> Iterator[str]:
-        yield read_text("text", self.path)
+        yield read_text("text", self.path, TEXT)
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import torch
 from jaxtyping import Int64
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from longshot.errors import LongshotError
+from longshot.files import DIGEST, read_tensors, save_tensors, writing
 from longshot.inputs.corpus import Corpus, RandomHexadecimal, Source, parse_corpus
 from longshot.models.checkpoints import ZOO
 from longshot.models.tokenizer import Tokenizer
@@ -64,7 +62,7 @@ def _shipped(tokenizer: Tokenizer) -> Mapping[str, Int64[Tensor, " vocab"]]:
 
 @cache
 def _shipped_tables() -> tuple[str, Mapping[str, Tensor]]:
-    return Tokenizer.from_file(ZOO / "tokenizer.json").fingerprint, load_file(_SHIPPED)
+    return Tokenizer.from_file(ZOO / "tokenizer.json").fingerprint, read_tensors(_SHIPPED)[0]
 
 
 def _counted(
@@ -74,14 +72,16 @@ def _counted(
     digests = [source.digest(documents) for source in sources]
     key = hashlib.sha256(" ".join([tokenizer.fingerprint, str(tokenizer.bos), *digests]).encode())
     path = _cache_folder() / f"{key.hexdigest()[:32]}.safetensors"
-    with contextlib.suppress(OSError, SafetensorError, KeyError):  # absent or damaged: count again
-        return load_file(path)["counts"]
+    with contextlib.suppress(LongshotError):  # absent or damaged: count again
+        tables, metadata = read_tensors(path)
+        if DIGEST in metadata and len(tables.get("counts", ())) == tokenizer.vocab_size:
+            return tables["counts"]
     counts = torch.zeros(tokenizer.vocab_size, dtype=torch.int64)
     for source in sources:
         for text in source.documents(documents):
             counts += _count(tokenizer, text, source.longest)
-    with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
-        _write(path, counts)
+    with contextlib.suppress(LongshotError), writing(path) as aside:  # a cache only saves time
+        save_tensors(aside, {"counts": counts}, {})
     return counts
 
 
@@ -114,12 +114,3 @@ def _eos(tokenizer: Tokenizer) -> list[int]:
 def _cache_folder() -> Path:
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(root).expanduser() / "longshot" / "counts"
-
-
-def _write(path: Path, counts: Int64[Tensor, " vocab"]) -> None:
-    """Whole or not at all: another process may be reading."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        finished = Path(folder) / path.name
-        save_file({"counts": counts}, finished)
-        finished.replace(path)

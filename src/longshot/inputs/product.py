@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int, Int64
 from torch import Tensor
 
 from longshot.errors import LongshotError
-from longshot.inputs.base import Group, PositionSummary
+from longshot.inputs.base import Group, Listed, PositionSummary, mixed_radix
 from longshot.inputs.tokens import TokenDistribution
 
 # Uniform numbers, indices and tokens of one block together stay in the processor's cache.
@@ -87,6 +87,19 @@ class ProductInputs:
             terms = distribution.log_probs[index].masked_fill_(index < 0, -math.inf)
             total += terms.sum(dim=1)
         return total
+
+    @property
+    def count(self) -> int:
+        return math.prod(distribution.size for distribution in self.positions)
+
+    def listed(self, start: int, stop: int) -> Listed:
+        """Some of all inputs, the last position the first to change."""
+        index = mixed_radix(torch.arange(start, stop), [d.size for d in self.positions])
+        columns = [
+            (d.support[i], d.log_probs[i]) for d, i in zip(self.positions, index.T, strict=True)
+        ]
+        tokens, log_probs = (torch.stack(both, 1) for both in zip(*columns, strict=True))
+        return Listed(tokens, log_probs.sum(1))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -28,7 +28,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from longshot.errors import LongshotError, read_text, unknown_name
+from longshot.errors import LongshotError, unknown_name, visible
+from longshot.files import read_text
 from longshot.inputs.classes import CLASSES, class_tokens
 from longshot.inputs.corpus import LANGUAGES
 from longshot.inputs.counts import Counts
@@ -71,6 +72,8 @@ class _Template:
         inputs = self._table(("inputs",), self.file.parsed.get("inputs"))
         self._known(("inputs",), inputs, ("name", "text"))
         name = self._string(("inputs", "name"), inputs.get("name"))
+        if name != visible(name):
+            self.file.refuse(("inputs", "name"), "has characters that do not print")
         text = self._string(("inputs", "text"), inputs.get("text"))
         tables = self._table(("slots",), self.file.parsed.get("slots", {}))
         slots = {key: self._slot(("slots", key), table) for key, table in tables.items()}

@@ -28,7 +28,8 @@ def tilted(
     """
     proposals = []
     for (p, positions), embedding in zip(inputs.groups, rows, strict=True):
-        s = torch.bmm(slope[:, list(positions)], embedding.mT.expand(len(slope), -1, -1))
+        here = slope[:, torch.tensor(positions)]
+        s = torch.bmm(here, embedding.mT.expand(len(slope), -1, -1))
         proposals.append(p.tilt(s.cpu(), temperature))
     return proposals
 

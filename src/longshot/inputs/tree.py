@@ -119,6 +119,17 @@ class Tree:
             yield Branches(prefixes, here, activation, memory)
 
     @torch.no_grad()
+    def leaves(
+        self, prefixes: Int[Tensor, "n prefix_length"], chosen: Int[Tensor, " leaf"]
+    ) -> Float[Tensor, "n leaf width"]:
+        """The activations behind each prefix with each of some leaves, in one piece."""
+        tails = torch.cat([self.leaf.support[chosen, None], self.tail.expand(len(chosen), -1)], 1)
+        embedded = self.model.embed(tails).expand(len(prefixes), -1, -1, -1)
+        memory = self.network.memory(len(prefixes), self.prefix_length)
+        self.network.resume(self.model.embed(prefixes), memory, 0)
+        return self.network.extend(embedded, memory, self.prefix_length)
+
+    @torch.no_grad()
     def extend(
         self, branches: Branches, row: Tensor, leaf: Tensor, path: Int[Tensor, "some step"]
     ) -> Float[Tensor, "some width"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points
@@ -69,6 +70,17 @@ class Method(ABC):
     @abstractmethod
     def estimate(self, job: Job) -> list[Estimate]:
         """One estimate for each of the job's events, in order."""
+
+    @property
+    def works_in_rounds(self) -> bool:
+        """Whether it can be stopped after any round with what it has."""
+        return type(self).rounds is not Method.rounds
+
+    def rounds(self, job: Job) -> Iterator[Estimate]:
+        """The estimate of the only event of a job after each round, the last one final."""
+        raise LongshotError(
+            f"{self.name} does not work in rounds that could be stopped; auto and splitting do."
+        )
 
     def answer(self, job: Job, event: Event, **found: Any) -> Estimate:
         """An estimate: what was asked, of whom and how, with what was found."""

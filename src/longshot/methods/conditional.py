@@ -3,9 +3,8 @@
     p̂ = (1/n) Σ_i Σ_y p(y)·1[M(x_i, y, tail) = t],   x_i ~ D up to the last free position
 
 y runs over that position's whole support and `tail` is the fixed text after it (Rao and Blackwell's
-averaging over y). Unbiased. Leaves of one prefix are not
-independent, so the standard error comes from the spread between the n prefixes. One set of leaves
-serves all targets.
+averaging over y). The estimate is unbiased. Leaves of one prefix are not independent, so the
+standard error comes from the spread between the n prefixes. One set of leaves serves all targets.
 
 **What it costs.** The network runs a prefix once and a leaf only over its own tokens; every leaf is
 unembedded. A budget of b forward calls buys the n for which the multiply-accumulates of n prefixes

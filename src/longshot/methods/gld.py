@@ -84,7 +84,7 @@ class GLD(Method):
         drawn = Activations(job, job.budget)
         clock = Clock()
         differences, leading = logit_differences(job.model, drawn.values, job.events)
-        margin = readout(job.model).margin(drawn.values)
+        margin = readout(job.model).margin(drawn.values).cpu()
         macs = job.budget * job.model.unembedding.numel()
         shared = drawn.cost + Cost(macs=macs, seconds=clock.seconds)
         estimates = []

@@ -287,7 +287,7 @@ def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> Stat
     """The new state where it was accepted, the old one elsewhere."""
     return State(
         *(
-            torch.where(accept.reshape(*accept.shape, *(1,) * (a.ndim - 2)), a, b)
+            torch.where(accept.reshape(*accept.shape, *(1,) * (a.ndim - 2)).to(a.device), a, b)
             for a, b in zip(new, old, strict=True)
         )
     )

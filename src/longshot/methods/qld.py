@@ -79,8 +79,8 @@ class Whitened(NamedTuple):
 
 
 def whiten(v: Float[Tensor, "n width"], epsilon: float) -> Whitened:
-    """Mean, Cholesky factor of Σ + ε·Id, and u = A⁻¹(v − μ) by a triangular solve."""
-    v = v.double()
+    """Mean, Cholesky factor of Σ + ε·Id, and u = A⁻¹(v − μ) by a triangular solve, on the CPU."""
+    v = v.double().cpu()
     mu = v.mean(0)
     centred = v - mu
     sigma = centred.mT @ centred / len(v)
@@ -104,7 +104,8 @@ def strongest(model: Model, v: Float[Tensor, "n width"], count: int = STRONGEST)
     others = torch.cat([top.values[:, -1] for top in tops]).double() + out.margin(v)
     if count == model.vocab_size:
         others.fill_(-math.inf)
-    return Strongest(out.of(v.double(), tokens), tokens, others)
+    found = (out.of(v.double(), tokens), tokens, others)
+    return Strongest(*(part.cpu() for part in found))
 
 
 class Shared(NamedTuple):
@@ -123,8 +124,8 @@ def share(job: Job, epsilon: float) -> Shared:
     drawn = Activations(job, job.budget)
     clock = Clock()
     out, whitened = readout(job.model), whiten(drawn.values, epsilon)
-    rows = out.rows.double()
-    mean_logits = rows @ whitened.mu + out.bias.double()
+    rows = out.rows.double().cpu()
+    mean_logits = rows @ whitened.mu + out.bias.double().cpu()
     top = strongest(job.model, drawn.values)
     macs = job.budget * (rows.numel() + 2 * whitened.A.numel()) + rows.shape[1] * top.tokens.numel()
     cost = drawn.cost + Cost(macs=macs, seconds=clock.seconds)

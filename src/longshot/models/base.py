@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, visible
 from longshot.models.tokenizer import Tokenizer
 
 Memory = list[Float[Tensor, "_ rows _ position _"]]
@@ -148,6 +148,9 @@ class Model:
     context: int
     source: str = "in memory"
     licence: str = "unknown"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", visible(self.name))  # a folder may be called anything
 
     @property
     def vocab_size(self) -> int:

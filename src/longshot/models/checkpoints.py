@@ -7,7 +7,6 @@ either would shift the target's logit).
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from longshot.errors import LongshotError, first_line, unknown_name
+from longshot.files import check_archive, parse_json, read_tensors, read_text
 from longshot.models.base import Model
 from longshot.models.gelu import GeluConfig, GeluTransformer
 from longshot.models.hub import from_hub, hub_file
@@ -89,6 +88,8 @@ def load_model(
         return name_or_path
     if isinstance(name_or_path, nn.Module):
         return _from_object(name_or_path, tokenizer)
+    if not isinstance(name_or_path, str | Path):
+        raise LongshotError(f"A model is a name, a path or a model, not {name_or_path!r}.")
     name = str(name_or_path)
     if name.startswith(PREFIX):
         return load_huggingface(name, tokenizer, device, dtype, trust_remote_code)
@@ -173,15 +174,9 @@ def _load(
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise LongshotError(f"There is no {path.name} in {path.parent}.") from None
-    except (OSError, ValueError, RecursionError) as error:  # bytes, JSON, endless digits or depth
-        raise LongshotError(f"{path} cannot be read as JSON: {error}.") from error
-    if not isinstance(raw, dict):
-        raise LongshotError(f"{path} must hold a JSON object.")
-    return raw
+    if not path.exists():
+        raise LongshotError(f"There is no {path.name} in {path.parent}.")
+    return parse_json(read_text("configuration", path), path)
 
 
 def _sizes(raw: Mapping[str, Any], where: Path) -> GeluConfig:
@@ -216,11 +211,11 @@ def _weights_file(folder: Path) -> Path:
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, as data: nothing in it is ever executed."""
+    if path.suffix == ".safetensors":
+        return {name: tensor.clone() for name, tensor in read_tensors(path)[0].items()}
+    check_archive(path)
     try:
-        if path.suffix == ".safetensors":
-            state: Any = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+        state: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise LongshotError(
             f"{path} holds more than tensors (or is damaged) and was refused unread; "
@@ -234,6 +229,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if not _is_plain(tensor):
             raise LongshotError(f"{path}: {name} is not a plain dense tensor.")
+    if sum(tensor.nbytes for tensor in tensors.values()) > 2 * path.stat().st_size:
+        raise LongshotError(f"{path}: its tensors share more than two models' weights would.")
     # A tensor inside a file starts at any address, and matrix products round by alignment: a copy
     # starts on a boundary, as it does in a worker that the model travels to.
     return {name: tensor.clone() for name, tensor in tensors.items()}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 import tokenizers
 
-from longshot.errors import LongshotError, first_line
+from longshot.errors import LongshotError, first_line, visible
+from longshot.files import TEXT, read_text
 
 
 def _byte_of_character() -> dict[str, int]:
@@ -18,6 +21,19 @@ def _byte_of_character() -> dict[str, int]:
     table = {chr(byte): byte for byte in printable}
     table |= {chr(0x100 + offset): byte for offset, byte in enumerate(rest)}
     return table
+
+
+@contextmanager
+def _sentence(what: str) -> Iterator[None]:
+    """What the library raises for a fault of its file, a panic too, in one sentence."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if isinstance(error, LongshotError):
+            raise
+        raise LongshotError(f"{what}: {first_line(error)}.") from error
 
 
 class Tokenizer:
@@ -32,10 +48,8 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: Path) -> Tokenizer:
-        try:
-            return cls(tokenizers.Tokenizer.from_file(str(path)))
-        except Exception as error:  # the library raises bare Exception for every fault
-            raise LongshotError(f"{path} is not a tokenizer file: {first_line(error)}.") from error
+        with _sentence(f"{path} is not a tokenizer file"):
+            return cls(tokenizers.Tokenizer.from_str(read_text("tokenizer", path, TEXT)))
 
     @property
     def vocab_size(self) -> int:
@@ -64,15 +78,16 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, with no special token added."""
-        try:
+        if any("\ud800" <= c <= "\udfff" for c in text):  # as from a command line not in UTF-8
+            raise LongshotError(f"{text!r} is not Unicode text.")
+        with _sentence(f"The tokenizer cannot read {text!r}"):
             ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
-        except TypeError:  # half a surrogate pair, as from a command line that is not UTF-8
-            raise LongshotError(f"{text!r} is not Unicode text.") from None
         return ids
 
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, special tokens shown by name."""
-        text: str = self.backend.decode(ids, skip_special_tokens=False)
+        with _sentence("The tokenizer cannot spell an input"):
+            text: str = self.backend.decode(ids, skip_special_tokens=False)
         return text
 
     @cached_property
@@ -96,7 +111,7 @@ class Tokenizer:
         text = self.texts[token] if token < len(self.texts) else None
         if text is not None:
             return repr(text)
-        return self.backend.id_to_token(token) or f"<token {token}>"  # a model may have more ids
+        return visible(self.backend.id_to_token(token) or f"<token {token}>")  # ids past its own
 
     def single(self, text: str) -> int:
         """The id of the one token that spells `text`."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import altair as alt
 
-from longshot.report.embed import power_of_ten, visible
+from longshot.errors import visible
+from longshot.report.embed import power_of_ten
 from longshot.report.style import PAPER, Look, config
 
 Chart = Any

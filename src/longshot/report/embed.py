@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import LongshotError
 from longshot.report.style import night
 from longshot.version import __version__
 
@@ -52,13 +51,15 @@ def power_of_ten(value: float, digits: int = 1) -> str:
     return f"{mantissa}×10{raised}"
 
 
-_UNSEEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-
-
-def visible(text: str) -> str:
-    """Line ends and control characters by a sign of their own."""
-    signs = {"\n": "⏎", "\t": "⇥"}
-    return _UNSEEN.sub(lambda found: signs.get(found[0], f"\\x{ord(found[0]):02x}"), text)
+def in_words(log_probability: float, digits: int = 2) -> str:
+    """A probability from its natural logarithm, however small; −inf is no hit."""
+    if log_probability == -math.inf:
+        return "no hit"
+    exponent = math.floor(log_probability / math.log(10))
+    mantissa = math.exp(log_probability - exponent * math.log(10))
+    if exponent < -300:
+        return f"{mantissa:.{digits}f}e{exponent} (its logarithm is {log_probability:.1f})"
+    return f"{math.exp(log_probability):.{digits + 1}g}"
 
 
 def fill(template: str, parts: Mapping[str, str]) -> str:
@@ -110,11 +111,3 @@ def paragraphs(sentences: Sequence[str]) -> str:
 def unbroken(text: str) -> str:
     """Escaped text that no line breaks at a hyphen, as in a model's name."""
     return html.escape(text).replace("-", "\u2011")
-
-
-def write_page(path: Path, page: str) -> None:
-    """UTF-8, with what cannot be encoded (half a surrogate pair in a name) as a question mark."""
-    try:
-        path.expanduser().write_bytes(page.encode("utf-8", "replace"))
-    except OSError as error:
-        raise LongshotError(f"The page {path} cannot be written: {error.strerror}.") from error

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from longshot.errors import visible
 from longshot.report.embed import RAISED
 
 
@@ -66,7 +67,7 @@ def _pipes(fields: list[str]) -> str:
 
 
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", visible(" ".join(text.split())))
 
 
 def as_latex(grid: Grid) -> str:
@@ -112,7 +113,9 @@ _LATEX = {
 
 
 def _latex(text: str) -> str:
-    spelt = "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
+    spelt = "".join(
+        _LATEX.get(character, character) for character in visible(" ".join(text.split()))
+    )
     plain = str.maketrans(RAISED, "-0123456789")
     return re.sub(f"[{RAISED}]+", lambda found: f"$^{{{found[0].translate(plain)}}}$", spelt)
 

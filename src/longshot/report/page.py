@@ -6,9 +6,10 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from longshot.errors import visible
 from longshot.report.charts import run_charts
 from longshot.report.drawing import spec_of
-from longshot.report.embed import chart_page, figure, paragraphs, power_of_ten, unbroken, visible
+from longshot.report.embed import chart_page, figure, paragraphs, power_of_ten, unbroken
 from longshot.report.evidence import Evidence
 from longshot.report.grids import Field, Grid, as_html
 from longshot.report.tables import NONE, tables

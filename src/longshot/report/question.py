@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, visible
 from longshot.estimate import Estimate, Problem, Witness
 from longshot.evaluate import Evaluator, Tails
 from longshot.inputs import as_product, is_product
@@ -20,10 +20,10 @@ from longshot.report.drawing import Chart, spec_of
 from longshot.report.embed import (
     chart_page,
     figure,
+    in_words,
     paragraphs,
     power_of_ten,
     unbroken,
-    visible,
 )
 from longshot.threads import threads_for
 from longshot.truth import load_truth
@@ -79,13 +79,13 @@ def known_truth(problem: Problem) -> tuple[float, float] | None:
 
 def estimate_chart(answer: Estimate, truth: tuple[float, float] | None = None) -> Chart:
     """The estimate, its interval and the truth on one axis."""
-    kind = getattr(answer, "interval_kind", "two-sided")
-    return one_estimate(answer.probability, answer.interval, truth, kind)
+    kind = "two-sided" if answer.is_two_sided else "upper bound"
+    low, high = answer.interval
+    return one_estimate(answer.probability, (low, high) if 0 < high < 1 else None, truth, kind)
 
 
 def _has_numbers(answer: Estimate, truth: tuple[float, float] | None) -> bool:
-    ends = answer.interval or ()
-    return answer.probability > 0 or any(end > 0 for end in ends) or truth is not None
+    return answer.probability > 0 or 0 < answer.interval[1] < 1 or truth is not None
 
 
 def _shading(scores: Float64[Tensor, "witness position"]) -> str:
@@ -129,13 +129,18 @@ def token_scores(
 
 
 def _headline(answer: Estimate) -> str:
-    return power_of_ten(answer.probability, 2) if answer.probability > 0 else "no hit"
+    is_tiny = answer.probability < 1e-300
+    return in_words(answer.log_probability) if is_tiny else power_of_ten(answer.probability, 2)
 
 
 def _interval(answer: Estimate) -> str:
-    if answer.interval is None:
-        reason = (answer.no_interval or "").rstrip(".")
-        return f"No interval: {reason[:1].lower()}{reason[1:]}."
+    if answer.interval[1] == 0:
+        return "95% interval: below the smallest number there is"
+    if not answer.is_two_sided:
+        bound = answer.interval[1]
+        known = f"At most {power_of_ten(bound, 2)} (95%)" if bound < 1 else "No interval"
+        reason = (answer.no_interval or "No sample hit.").rstrip(".")
+        return f"{known}: {reason[:1].lower()}{reason[1:]}."
     low, high = (power_of_ten(end, 2) if end > 0 else "0" for end in answer.interval)
     return f"95% interval {low} … {high}"
 

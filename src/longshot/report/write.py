@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import LongshotError, unknown_name
+from longshot.errors import unknown_name, visible
+from longshot.files import safe_name, try_place, write_whole, writing
 from longshot.report import DRAWN, FORMATS
 from longshot.report.charts import run_charts
 from longshot.report.drawing import spec_of
-from longshot.report.embed import write_page
 from longshot.report.evidence import Evidence, gather
 from longshot.report.grids import as_latex, as_markdown
 from longshot.report.page import page
@@ -29,14 +29,9 @@ def write_report(run: Run, folder: Path, formats: Sequence[str], progress: Progr
     for name in formats:
         if name not in FORMATS:
             raise unknown_name("format", name, FORMATS)
+    try_place(folder / "index.html", "report")
     evidence = gather(run, lambda share: progress(0.7 * share, "scoring"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return list(_write(evidence, folder, formats, progress))
-    except OSError as error:
-        raise LongshotError(
-            f"The report cannot be written to {folder}: {error.strerror}."
-        ) from error
+    return list(_write(evidence, folder, formats, progress))
 
 
 def _write(
@@ -44,30 +39,29 @@ def _write(
 ) -> Iterator[Path]:
     grids = tables(evidence)
     if "html" in formats:
-        write_page(folder / "index.html", page(evidence))
+        write_whole(folder / "index.html", page(evidence), "page")
         yield folder / "index.html"
     if "md" in formats:
         said = answer(evidence)
         parts = [f"# {evidence.run.name}\n", f"**{said.headline}**\n", "\n".join(said.details)]
         shown = run_charts(evidence) if "png" in formats else {}
-        pictures = [f"![{name}](figures/{_file_name(name)}.png)\n" for name in shown]
+        pictures = [f"![{visible(name)}](figures/{safe_name(name)}.png)\n" for name in shown]
         text = "\n".join([*parts, "", *(as_markdown(grid) for grid in grids), *pictures])
-        (folder / "report.md").write_text(text, encoding="utf-8")
+        write_whole(folder / "report.md", "\n".join(visible(line) for line in text.split("\n")))
         yield folder / "report.md"
     if "tex" in formats and grids:
-        (folder / "tables").mkdir(exist_ok=True)
         for grid in grids:
-            path = folder / "tables" / f"{_file_name(grid.name)}.tex"
-            path.write_text(as_latex(grid), encoding="utf-8")
+            path = folder / "tables" / f"{safe_name(grid.name)}.tex"
+            write_whole(path, as_latex(grid))
             yield path
     endings = [name for name in DRAWN if name in formats]
     planned = run_charts(evidence) if endings else {}
     for number, (name, make) in enumerate(planned.items()):
-        (folder / "figures").mkdir(exist_ok=True)
         spec = spec_of(make())
         for ending in endings:
-            path = folder / "figures" / f"{_file_name(name)}.{ending}"
-            path.write_bytes(drawn(spec, ending))
+            path = folder / "figures" / f"{safe_name(name)}.{ending}"
+            with writing(path, "figure") as aside:
+                aside.write_bytes(drawn(spec, ending))
             yield path
         progress(0.7 + 0.3 * (number + 1) / len(planned), "drawing")
 
@@ -81,8 +75,3 @@ def drawn(spec: dict[str, Any], ending: str) -> bytes:
     if ending == "png":
         return bytes(vl_convert.vegalite_to_png(spec, scale=RESOLUTION))
     return bytes(vl_convert.vegalite_to_pdf(spec))
-
-
-def _file_name(name: str) -> str:
-    """A name that any file system takes: a model may be named by its path."""
-    return "".join(c if c.isalnum() or c in "-._" else "-" for c in name).strip("-.") or "unnamed"

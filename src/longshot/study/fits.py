@@ -32,16 +32,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float32, Float64, Int
 
 from longshot.errors import LongshotError, unknown_name
 from longshot.estimate import Estimate
 from longshot.study.losses import Array, Loss, find_loss
-from longshot.study.newton import FLAT, STEEP, Curve, Vector, newton
+from longshot.study.newton import FLAT, STEEP, Curve, Vector, evaluate, newton
 
 TIE = 1e-7
 """In mean loss: what a branch must gain over the constant to be kept."""
 _STARTS = {3: 3, 4: 8}  # by the size of θ, for 64 targets; more for fewer
+_FEW = 12  # targets, of which one may change everything
+_SAMPLE = 128  # targets that a grid looks at; the loss of more of them has the same valleys
+_HEAT = 12  # steps after which only the better half of the starts goes on
+_WARM = 4  # of the full fit's optima, for each target that is left out
+_OWN = 2  # and points of its own grid
 
 Features = Float64[Array, "target feature"]
 
@@ -135,10 +140,7 @@ class _Fitting:
         if curve is None or full is None:
             theta = np.full((n, 4), np.nan)
         else:
-            count = _starts(curve)
-            own = full.grid.best(full.grid.losses.sum(-1, keepdims=True) - full.grid.losses, count)
-            warm = np.broadcast_to(full.optima[:count], (n, *full.optima[:count].shape))
-            theta = _best(curve, log_p, self.measure, others, np.concatenate([warm, own], 1))
+            theta = _left_out(curve, log_p, self.measure, full)
         theta, alone = _or_constant(curve, log_p, self.measure, others, theta)
         if curve is None:
             free = theta[:, 1]
@@ -255,14 +257,19 @@ class _Grid(NamedTuple):
     """θ at every point, in blocks of one (ω, γ, β), and the loss of every target there."""
 
     theta: Float64[Array, "omega gamma beta alpha 4"]
-    losses: Float64[Array, "omega gamma beta alpha target"]
+    losses: Float32[Array, "omega gamma beta alpha target"]
+
+    @property
+    def total(self) -> Float64[Array, "omega gamma beta alpha"]:
+        return np.asarray(self.losses.sum(-1, dtype=np.float64))
 
     def best(
         self, total: Float64[Array, "omega gamma beta alpha fit"], count: int
-    ) -> Float64[Array, "fit start 4"]:
+    ) -> tuple[Int[Array, "fit start"], Float64[Array, "fit start 4"]]:
         """Starts for each fit: the best points of blocks that are no worse than their neighbours.
 
-        Fewer such blocks than `count` are filled up with the best of the others.
+        Fewer such blocks than `count` are filled up with the best of the others. Their numbers
+        come first.
         """
         fits = total.shape[-1]
         alpha = total.argmin(3)
@@ -273,15 +280,16 @@ class _Grid(NamedTuple):
             end = np.ones_like(np.take(least, [0], axis), dtype=bool)
             valley &= np.concatenate([rise, end], axis)  # no worse than the next
             valley &= np.concatenate([end, ~rise], axis)  # better than the last
-        rank = np.where(valley, least, least + 1e200).reshape(-1, fits)
+        rank = np.where(valley, least, least + 1e35).reshape(-1, fits)
         order = rank.argsort(0, kind="stable")[:count].T
         points = alpha.reshape(-1, fits)[order, np.arange(fits)[:, None]]
-        starts: Array = self.theta.reshape(len(rank), -1, 4)[order, points]
-        return starts
+        return order, self.theta.reshape(len(rank), -1, 4)[order, points]
 
 
 def _grid(curve: Curve, log_p: Vector, loss: Loss) -> _Grid:
     low = log_p.min()
+    looked = np.argsort(log_p)[np.linspace(0, len(log_p) - 1, min(len(log_p), _SAMPLE)).astype(int)]
+    looked.sort()
     betas = np.append(low - np.array([FLAT, 12, 4, 1]), np.quantile(log_p, np.linspace(0, 1, 8)))
     steepness = np.linspace(np.log(0.03), np.log(3000), 14)  # γ, over the whole range of v
     shares = np.linspace(0, 1, 15 if curve.size == 3 else 9) ** 2  # more where the branch is high
@@ -294,10 +302,14 @@ def _grid(curve: Curve, log_p: Vector, loss: Loss) -> _Grid:
         theta[i, ..., 1] = betas[:, None]
         theta[i, ..., 2] = gamma[:, None, None]
         theta[i, ..., 3] = omega
+    v = curve.depth(np.array(curve.omegas)[:, None])[0][:, looked]
+    fall = (np.exp(theta[:, :, 0, 0, 2])[..., None] * v[:, None]).astype(np.float32)
+    a, b = (theta[..., i, None].astype(np.float32) for i in (0, 1))
+    branch = np.where(curve.has[looked], a - fall[:, :, None, None], np.float32(-1e30))
     with np.errstate(over="ignore"):
-        losses = loss.of(log_p - curve.log_q(theta.reshape(-1, 4)))
-    losses = np.minimum(losses, 1e100)  # so that they subtract
-    return _Grid(theta, losses.reshape(*theta.shape[:-1], len(log_p)))
+        log_q = np.maximum(branch, b) + np.log1p(np.exp(-np.abs(branch - b)))
+        losses = loss.of(log_p[looked].astype(np.float32) - log_q)
+    return _Grid(theta, np.minimum(losses, 1e30))  # so that they subtract
 
 
 def _starts(curve: Curve) -> int:
@@ -312,31 +324,83 @@ class _Full(NamedTuple):
     grid: _Grid
     optima: Float64[Array, "optimum 4"]
     """Of the fit to all targets, the best first."""
+    tried: Int[Array, " start"]
+    """The blocks of the grid that they were started from."""
 
 
 def _full(curve: Curve, log_p: Vector, loss: Loss) -> _Full:
     grid = _grid(curve, log_p, loss)
-    starts = grid.best(grid.losses.sum(-1, keepdims=True), 6 * _starts(curve))[0]
+    tried, starts = (each[0] for each in grid.best(grid.total[..., None], 6 * _starts(curve)))
     everyone = np.ones((len(starts), len(log_p)), dtype=bool)
-    theta, value = newton(curve, log_p, loss, everyone, starts)
+    theta, value = newton(curve, log_p, loss, everyone, starts, steps=_HEAT)
+    theta = _distinct(theta, value, 4)[: 3 * _starts(curve)]
+    theta, value = newton(curve, log_p, loss, everyone[: len(theta)], theta)
+    return _Full(grid, _distinct(theta, value, 6), tried)
+
+
+def _distinct(
+    theta: Float64[Array, "start 4"], value: Float64[Array, " start"], digits: int
+) -> Float64[Array, "optimum 4"]:
+    """One θ of each value, the least first."""
     order = value.argsort(kind="stable")
-    _, first = np.unique(value[order].round(6), return_index=True)  # one of each optimum
-    return _Full(grid, theta[order[first]])
+    _, first = np.unique(value[order].round(digits), return_index=True)
+    found: Array = theta[order[first]]
+    return found
 
 
-def _best(
-    curve: Curve,
-    log_p: Vector,
-    loss: Loss,
-    fitted: Bool[Array, "fit target"],
-    starts: Float64[Array, "fit start 4"],
-) -> Float64[Array, "fit 4"]:
-    fits, count, _ = starts.shape
-    flat = starts.reshape(-1, 4)
-    theta, value = newton(curve, log_p, loss, np.repeat(fitted, count, 0), flat)
-    best = value.reshape(fits, count).argmin(1)
-    optimum: Array = theta.reshape(starts.shape)[np.arange(fits), best]
-    return optimum
+def _left_out(curve: Curve, log_p: Vector, loss: Loss, full: _Full) -> Float64[Array, "target 4"]:
+    """The best fit to all targets but one, for each of them.
+
+    Its starts are the full fit's optima that promise most once the target is gone, and the points
+    of the grid that are good for the others only.
+    """
+    n, folds = len(log_p), np.arange(len(log_p))
+    optima = full.optima[: 2 * _starts(curve)]
+    warm = _promising(curve, log_p, loss, optima)
+    fold, theta = [np.repeat(folds, warm.shape[1])], [optima[warm].reshape(-1, 4)]
+    if n <= _SAMPLE:
+        blocks, starts = full.grid.best(
+            full.grid.total[..., None] - full.grid.losses, _OWN if n > _FEW else _starts(curve)
+        )
+        new = ~np.isin(blocks, full.tried) if n > _FEW else np.ones(blocks.shape, dtype=bool)
+        fold.append(np.broadcast_to(folds[:, None], new.shape)[new])
+        theta.append(starts[new])
+    which = np.concatenate(fold)
+    parts = [
+        newton(curve, log_p, loss, folds != f[:, None], t, damping, steps)
+        for f, t, damping, steps in zip(fold, theta, (1e-8, 1e-3), (100, 40), strict=False)
+        if len(f)
+    ]
+    found, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.lexsort((value, which))
+    first = np.searchsorted(which[order], folds)
+    best: Array = found[order[first]]
+    return best
+
+
+def _promising(
+    curve: Curve, log_p: Vector, loss: Loss, optima: Float64[Array, "optimum 4"]
+) -> Int[Array, "target start"]:
+    """Which optima to start from without each target: those of the least loss after one step.
+
+    With target i gone, an optimum of n·F has the loss n·F − ℓᵢ and the gradient −gᵢ: Newton's step
+    takes off ½·gᵢᵀ(nH)⁻¹gᵢ.
+    """
+    n, size = len(log_p), curve.size
+    everyone = np.full((len(optima), n), 1 / n)
+    depth = np.broadcast_to(curve.depth(optima[:, 3:])[0], everyone.shape)
+    reference = np.where(curve.has, depth, np.inf).argmin(1)[:, None]
+    theta = optima[:, :size].copy()
+    theta[:, 0] -= np.exp(optima[:, 2]) * np.take_along_axis(depth, reference, 1)[:, 0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        point = evaluate(curve, log_p, loss, everyone, reference, theta)
+        own = loss.of(log_p - curve.log_q(optima)) / n
+    values, vectors = np.linalg.eigh(point.hessian)
+    along = vectors.mT @ point.pulls
+    gain = (along**2 / (np.abs(values) + 1e-3 / n)[:, :, None]).sum(1) / 2
+    after: Array = point.value[:, None] - own - gain
+    kept: Array = after.argsort(0, kind="stable")[:_WARM].T
+    return kept
 
 
 def _or_constant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -10,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import LongshotError, needs
+from longshot.errors import LongshotError, needs, visible
 from longshot.estimate import Estimate
+from longshot.files import parse_json
 from longshot.names import preset_names
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
 
@@ -104,7 +104,7 @@ class Run:
                 "error": row.error,
             }
             if answer is not None:
-                low, high = answer.interval or (math.nan, math.nan)
+                low, high = answer.interval
                 cost = answer.cost + answer.shared_cost
                 record |= {
                     "probability": answer.probability,
@@ -152,14 +152,33 @@ def load_run(path: str | Path) -> Run:
         study = store.fact("study")
         if study is None:
             raise LongshotError(f"{file} was begun but holds no study; run it again.")
-        return Run(
+        run = Run(
             path=file,
-            study=json.loads(study),
+            study=_study(study, file),
             chosen=store.all_chosen(),
             rows=tuple(store.rows("run")),
             tuned=store.tuned(),
             **store.last_commit(),
         )
+    if any((*row.key[1:3], row.key.token) not in run._targets for row in run.rows):
+        raise LongshotError(f"The run {file} is damaged: it has rows of what is no target of it.")
+    return run
+
+
+def _study(text: str, where: Path) -> dict[str, Any]:
+    """The study of a run, if what is read from it later is there."""
+    study = parse_json(text, f"The study in {where}")
+    lists = [study.get(name) for name in ("models", "inputs")]
+    methods = study.get("methods")
+    names = [study.get("name"), *(n for each in lists if isinstance(each, list) for n in each)]
+    if isinstance(methods, dict):
+        names += methods
+        if not all(isinstance(entry, dict) and "method" in entry for entry in methods.values()):
+            methods = None
+    printed = all(isinstance(name, str) and name == visible(name) for name in names)
+    if not printed or methods is None or not all(isinstance(each, list) for each in lists):
+        raise LongshotError(f"The run {where} is damaged: it holds no study that can be read.")
+    return study
 
 
 def finite(value: Any) -> Any:

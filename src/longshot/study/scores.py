@@ -123,7 +123,7 @@ def score_constant(
 
 def coverage(judged: Iterable[tuple[Estimate, float, float]]) -> Coverage:
     """Over estimates with their truth and its standard error, from one cell or many."""
-    held = [covers(*each) for each in judged if each[0].interval is not None]
+    held = [covers(*each) for each in judged if each[0].is_two_sided]
     return Coverage(len(held), sum(held))
 
 
@@ -140,7 +140,6 @@ def covers(estimate: Estimate, probability: float, standard_error: float) -> boo
     quadrature by that much. An estimate of zero has no arm to widen; its upper end is moved up.
     This is the one meaning of coverage in tables, figures and benchmarks.
     """
-    assert estimate.interval is not None
     low, high = (math.log(end) if end > 0 else -math.inf for end in estimate.interval)
     reach, log_p = NORMAL * standard_error / probability, math.log(probability)
     centre = min(max(estimate.log_probability, low), high)

@@ -46,7 +46,9 @@ from pydantic import (
     ValidationError,
 )
 
-from longshot.errors import LongshotError, read_text, unknown_name
+from longshot.errors import LongshotError, unknown_name, visible
+from longshot.estimate import LARGEST_BUDGET
+from longshot.files import read_text
 from longshot.methods import METHODS, Method, make_method
 from longshot.methods.base import complaint, settings_table
 from longshot.names import PRESETS, preset_names
@@ -55,19 +57,20 @@ from longshot.truth.result import RELATIVE_ERROR
 
 TUNED = "tuned"
 T = TypeVar("T", bound=Hashable)
-LARGEST = 2**40  # calls; a slip of the keyboard should not run for ever
 
 
 def _distinct(values: list[T]) -> list[T]:
     if len(set(values)) < len(values):
         raise ValueError("names the same thing twice")
+    if any(visible(str(value)) != str(value) for value in values):
+        raise ValueError("has characters that do not print")
     return values
 
 
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(_distinct)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Budget = Annotated[int, Field(ge=1, le=LARGEST)]
+Budget = Annotated[int, Field(ge=1, le=LARGEST_BUDGET)]
 Count = Annotated[int, Field(ge=1, le=2**20)]
 
 

@@ -12,15 +12,17 @@ Rows of the stage "tune" carry the temperature they tried, those of "run" a 0.
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from longshot.database import Database
-from longshot.errors import LongshotError, first_line
+from longshot.errors import LongshotError, first_line, visible
 from longshot.estimate import Estimate
+from longshot.files import unpacked
 
 Stage = Literal["tune", "run"]
 
@@ -96,7 +98,7 @@ class RunStore(Database):
 
     noun = "study's run"
     application = 0x4C53_5255  # "LSRU"
-    version = 1
+    version = 2
     schema = SCHEMA
 
     def fact(self, name: str) -> str | None:
@@ -133,7 +135,8 @@ class RunStore(Database):
             "WHERE stage = ? AND model = ? AND inputs = ? ORDER BY token",
             stage, model, inputs,
         )  # fmt: skip
-        return Chosen(tuple(Target(*row) for row in rows), *found)
+        with self._guard():
+            return Chosen(tuple(_target(*row) for row in rows), *found)
 
     def all_chosen(self) -> dict[tuple[Stage, str, str], Chosen]:
         """The targets of every stage and cell."""
@@ -151,10 +154,13 @@ class RunStore(Database):
     def tuned(self) -> dict[tuple[str, str, str], Tuned]:
         """Every chosen temperature, by model, inputs and method."""
         rows = self._all("SELECT * FROM temperatures ORDER BY model, inputs, method")
-        return {
-            (model, inputs, method): Tuned(t, tuple((x, y) for x, y in json.loads(curve)))
-            for model, inputs, method, t, curve in rows
-        }
+        with self._guard():
+            return {
+                (model, inputs, method): Tuned(
+                    float(t), tuple((float(x), float(y)) for x, y in json.loads(curve))
+                )
+                for model, inputs, method, t, curve in rows
+            }
 
     def set_tuned(self, model: str, inputs: str, method: str, tuned: Tuned) -> None:
         row = (model, inputs, method, tuned.temperature, json.dumps(tuned.curve))
@@ -207,6 +213,42 @@ def _packed(estimate: Estimate) -> bytes:
 
 def _unpacked(packed: bytes) -> Estimate:
     try:
-        return Estimate.from_dict(json.loads(zlib.decompress(packed)))
-    except (TypeError, KeyError) as error:
+        estimate = Estimate.from_dict(json.loads(unpacked(packed, LARGEST_ROW)))
+        if not all(_is(getattr(estimate, name), kind) for name, kind in _KINDS.items()):
+            raise ValueError("of the wrong type")
+        ends = estimate.interval or (0.0, 0.0)
+        witnesses = [(w.gap, w.log_prob or 0.0, len(w.text), *w.tokens) for w in estimate.witnesses]
+        spent = [*vars(estimate.cost).values(), *vars(estimate.shared_cost).values()]
+        numbers = [*ends, *spent, *estimate.statistics.values(), *(n for w in witnesses for n in w)]
+        if not all(_is(number, float) for number in numbers) or len(ends) != 2:
+            raise ValueError("of no numbers")
+        if not estimate.log_probability < 700 or not all(
+            0 <= n < math.inf for n in (*ends, *spent)
+        ):
+            raise ValueError("out of range")
+    except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"a row is damaged ({first_line(error)})") from error
+    return estimate
+
+
+LARGEST_ROW = 2**24
+_KINDS: dict[str, Any] = {
+    "method": str, "event": str, "seed": int, "budget": int, "samples": int, "near_ties": int,
+    "log_probability": float, "standard_error": float | None, "no_interval": str | None,
+    "hits": int | None, "effective_sample_size": float | None, "pareto_k": float | None,
+    "acceptance_rate": float | None, "warnings": tuple, "settings": dict,
+}  # fmt: skip
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type; a whole number is a number too, if a double can hold it."""
+    if type(value) is int:
+        return (isinstance(1, kind) or isinstance(1.0, kind)) and abs(value) < 2**63
+    return isinstance(value, kind)
+
+
+def _target(token: Any, text: Any, probability: Any, standard_error: Any) -> Target:
+    numbers = _is(token, int) and _is(probability, float) and _is(standard_error, float)
+    if not numbers or not 0 <= probability <= 1 or not standard_error >= 0 or token < 0:
+        raise ValueError("a target's truth is no probability")
+    return Target(token, visible(str(text)), float(probability), float(standard_error))

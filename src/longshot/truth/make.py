@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from longshot.errors import LongshotError
@@ -50,7 +50,7 @@ class Goal:
 class CellInProgress:
     """One cell's truth of one kind while it is being made."""
 
-    def __init__(self, cell: Cell, stored: Sequence[Shard], kind: Kind, seed: int, size: int):
+    def __init__(self, cell: Cell, stored: Iterable[Shard], kind: Kind, seed: int, size: int):
         self.key = cell.key
         self.kind, self.seed, self.size = kind, seed, size
         self.leaves_per_unit = sampler(cell, kind).leaves_per_unit
@@ -159,7 +159,7 @@ def make_truth(
         shard_leaves = min(SHARD_LEAVES[kind], math.ceil(goal.leaves / 2))
     growing = [
         CellInProgress(
-            cell, store.shards(cell.key), kind, seed, units_per_shard(cell, kind, shard_leaves)
+            cell, store.each_shard(cell.key), kind, seed, units_per_shard(cell, kind, shard_leaves)
         )
         for cell in cells
     ]

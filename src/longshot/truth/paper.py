@@ -19,6 +19,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError, first_line
 from longshot.estimate import CellKey
+from longshot.files import TEXT, check_archive
 from longshot.truth.sampling import UNIT
 from longshot.truth.tally import Shard, Span, Stream, Tally
 
@@ -41,10 +42,11 @@ def paper_inputs(path: Path) -> tuple[str, int]:
 def read_paper(path: Path) -> Int64[Tensor, " vocab"]:
     """The counts in a file of the paper, read as data and checked against its name."""
     _, samples = paper_inputs(path)
+    if not path.exists():
+        raise LongshotError(f"There is no file {path}.")
+    check_archive(path)
     try:
         counts = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise LongshotError(f"There is no file {path}.") from None
     except Exception as error:  # a damaged file can raise almost anything
         raise LongshotError(
             f"{path} cannot be read as tensors alone: {first_line(error)}"
@@ -90,7 +92,7 @@ def import_from_bucket(model: str, cell: CellKey) -> list[Shard]:
         path = Path(folder) / name
         try:
             with urllib.request.urlopen(url, timeout=30) as answer:
-                path.write_bytes(answer.read())
+                path.write_bytes(answer.read(TEXT))
         except (urllib.error.URLError, OSError, ValueError) as error:
             raise LongshotError(f"{url} could not be fetched: {error}.") from error
         return import_paper(path, cell)

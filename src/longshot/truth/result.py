@@ -21,7 +21,7 @@ both kinds are equally precise that is +3% of p at 4 sightings, when the error i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -48,7 +48,7 @@ class Truth:
     """The two independent halves that it is the sum of; a half has none."""
 
     @classmethod
-    def from_shards(cls, cell: CellKey, shards: Sequence[Shard]) -> Truth:
+    def from_shards(cls, cell: CellKey, shards: Iterable[Shard]) -> Truth:
         """All shards together."""
         sums: list[dict[Kind, Tally]] = [{}, {}, {}]  # of the halves, and of both
         for span, tally in ((shard.span, shard.tally) for shard in shards):

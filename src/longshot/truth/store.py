@@ -7,7 +7,9 @@ A span that overlaps one already there is refused, so nothing is counted twice.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,8 @@ import torch
 from longshot.database import Database
 from longshot.errors import LongshotError
 from longshot.estimate import CellKey
-from longshot.truth.tally import Kind, Shard, Span, Stream, Tally
+from longshot.files import unpacked
+from longshot.truth.tally import Kind, Shard, Span, Stream, Tally, checked_cell
 
 SCHEMA = {
     "cells": "id INTEGER PRIMARY KEY, model TEXT NOT NULL, model_fingerprint TEXT NOT NULL, "
@@ -51,13 +54,14 @@ class Store(Database):
 
     noun = "truth store"
     application = 0x4C53_4854  # "LSHT"
-    version = 1
+    version = 2
     schema = SCHEMA
 
     def cells(self) -> list[CellKey]:
         """Every cell that has a shard, in the order of the first."""
         query = f"SELECT {CELL} FROM cells WHERE id IN (SELECT cell FROM shards) ORDER BY id"
-        return [CellKey(*row) for row in self._all(query)]
+        with self._guard():
+            return [checked_cell(*row) for row in self._all(query)]
 
     def spans(self, cell: CellKey) -> list[Span]:
         """What of a cell is done."""
@@ -66,20 +70,19 @@ class Store(Database):
         return [Span(Stream(kind, seed, half), *ends) for kind, seed, half, *ends in rows]
 
     def shards(self, cell: CellKey) -> list[Shard]:
+        """All of a cell's shards at once."""
+        return list(self.each_shard(cell))
+
+    def each_shard(self, cell: CellKey) -> Iterator[Shard]:
         """A cell's shards in the order of their spans, whatever the order they came in."""
         query = (
             f"SELECT {SPAN}, samples, leaves, near_ties, sums FROM shards WHERE cell = ? "
             f"ORDER BY {SPAN}"
         )
-        rows = self._all(query, self._find(cell))
-        with self._guard():
-            return [
-                Shard(
-                    Span(Stream(kind, seed, half), start, stop),
-                    _unpacked(sums, kind, cell.vocab_size, *numbers),
-                )
-                for kind, seed, half, start, stop, *numbers, sums in rows
-            ]
+        for *stated, sums in self._all(query, self._find(cell)):
+            with self._guard():
+                shard = _shard(cell, stated, sums)
+            yield shard
 
     def add(self, cell: CellKey, shard: Shard) -> None:
         """Commit one shard, or refuse it and change nothing."""
@@ -92,7 +95,7 @@ class Store(Database):
         with self._transaction():
             for cell in other.cells():
                 here = set(self.spans(cell))
-                for shard in other.shards(cell):
+                for shard in other.each_shard(cell):
                     if shard.span in here:
                         known += 1
                     else:
@@ -135,13 +138,13 @@ def _packed(tally: Tally, kind: Kind) -> bytes:
     return zlib.compress(b"".join(part.tobytes() for part in parts))
 
 
-def _unpacked(packed: bytes, kind: Kind, vocab_size: int, *numbers: int) -> Tally:
-    raw, rows = zlib.decompress(packed), 1 if kind == "brute" else 2
-    count, rest = divmod(len(raw), 4 + 8 * rows)
+def _shard(cell: CellKey, stated: list[Any], packed: bytes) -> Shard:
+    rows = 1 if stated[0] == "brute" else 2
+    entry = 4 + 8 * rows
+    raw = unpacked(packed, cell.vocab_size * entry)
+    count, rest = divmod(len(raw), entry)
     if rest:
         raise ValueError("a shard's sums are cut short")
     tokens = torch.from_numpy(np.frombuffer(raw, "<u4", count).astype(np.int64))
-    if count and int(tokens.max()) >= vocab_size:
-        raise ValueError("a shard's sums are damaged")
     sums = np.frombuffer(raw[4 * count :], "<f8").astype(np.float64).reshape(rows, count)
-    return Tally.from_sparse(vocab_size, tokens, list(torch.from_numpy(sums)), *numbers)
+    return Shard.checked(cell, stated, tokens, list(torch.from_numpy(sums)))

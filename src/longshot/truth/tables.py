@@ -2,34 +2,34 @@
 
 A table holds a cell's shards with neighbours joined, sparse: for each piece i the tensors
 `i.tokens`, `i.total` and, of the conditional kind, `i.squares`, and in the metadata the spans, the
-sample sizes, both fingerprints and the command that made them. Its pieces can go back to a store.
+sample sizes, both fingerprints and the command that made them, under a checksum of it all. Its
+pieces can go back to a store.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from longshot.errors import LongshotError
+from longshot.errors import LongshotError, first_line
 from longshot.estimate import Cell, CellKey
+from longshot.files import DIGEST, read_tensors, safe_name, save_tensors, writing
 from longshot.inputs import CATALOGUE, Inputs, load_inputs
 from longshot.models import Model, load_model
 from longshot.truth.result import Truth
 from longshot.truth.store import Store, same_cell
-from longshot.truth.tally import KINDS, Shard, Span, Stream, Tally, joined
+from longshot.truth.tally import Shard, checked_cell, joined
 
 SHIPPED = Path(__file__).parent / "tables"
-VERSION = "1"
+VERSION = "2"
 SUMS = ("total", "squares")  # the second of conditional samples only
-NUMBERS = ("samples", "leaves", "near_ties")
+STATED = ("kind", "seed", "half", "start", "stop", "samples", "leaves", "near_ties")
 
 
 def default_store() -> Path:
@@ -40,7 +40,8 @@ def default_store() -> Path:
 
 def table_path(cell: CellKey, folder: Path | None = None) -> Path:
     """The file of a cell's table, among the shipped ones by default."""
-    return (folder or SHIPPED) / f"{cell.model}-{cell.inputs}.safetensors"
+    name = safe_name(f"{cell.model}-{cell.inputs}")
+    return (folder or SHIPPED) / f"{name}.safetensors"
 
 
 def load_truth(
@@ -64,9 +65,9 @@ def load_truth(
     cell = Cell(model, load_inputs(inputs, model)).key
     for path in [Path(source)] if source else [table_path(cell), default_store()]:
         if path.is_file():
-            shards = _shards_at(path, cell)
-            if shards:
-                return Truth.from_shards(cell, shards)
+            truth = _truth_at(path, cell)
+            if truth is not None:
+                return truth
         elif source:
             raise LongshotError(f"There is no table or store of truth at {path}.")
     place = f" --store {source}" if source else ""
@@ -82,16 +83,16 @@ def _catalogued(name: str) -> str:
     return name if name in CATALOGUE else "FILE.toml"
 
 
-def _shards_at(path: Path, cell: CellKey) -> list[Shard]:
+def _truth_at(path: Path, cell: CellKey) -> Truth | None:
     if path.suffix == ".safetensors":
         found, shards = read_table(path)
         same_cell(cell, found, path)
-        return shards
+        return Truth.from_shards(cell, shards)
     with Store(path) as store:
-        return store.shards(cell)
+        return Truth.from_shards(cell, store.each_shard(cell)) if store.spans(cell) else None
 
 
-def making_command(cell: CellKey, shards: Sequence[Shard]) -> str:
+def making_command(cell: CellKey, shards: Iterable[Shard]) -> str:
     """The command, or one for each seed, that makes these shards again."""
     leaves: dict[tuple[str, int], int] = {}
     for (kind, seed, _), tally in ((shard.span.stream, shard.tally) for shard in shards):
@@ -103,60 +104,55 @@ def making_command(cell: CellKey, shards: Sequence[Shard]) -> str:
     )
 
 
-def write_table(path: Path, cell: CellKey, shards: Sequence[Shard], command: str) -> None:
-    """A table of all the shards, whole or not at all."""
-    pieces = joined(shards)
+def write_table(path: Path, cell: CellKey, shards: Iterable[Shard], command: str) -> None:
+    """A table of all the shards, which come in the order of their spans; whole or not at all."""
     tensors: dict[str, Tensor] = {}
-    described: list[dict[str, Any]] = []
+    pieces: list[dict[str, Any]] = []
     index = torch.uint16 if cell.vocab_size <= 2**16 else torch.int32
-    for i, (span, tally) in enumerate((piece.span, piece.tally) for piece in pieces):
+    for i, (span, tally) in enumerate((piece.span, piece.tally) for piece in joined(shards)):
         tokens, sums = tally.sparse(span.stream.kind)
         tensors[f"{i}.tokens"] = tokens.to(index)
         tensors |= {f"{i}.{name}": each for name, each in zip(SUMS, sums, strict=False)}
-        numbers = {name: getattr(tally, name) for name in NUMBERS}
-        described.append(
-            {**span.stream._asdict(), "start": span.start, "stop": span.stop, **numbers}
-        )
+        numbers = (*span.stream, span.start, span.stop)
+        counted = (tally.samples, tally.leaves, tally.near_ties)
+        pieces.append(dict(zip(STATED, (*numbers, *counted), strict=True)))
+    if len(pieces) > _most_pieces(cell):
+        raise LongshotError(f"{cell} is in {len(pieces)} pieces, too many for one table.")
     metadata = {
         "longshot_truth": VERSION,
         **{name: str(value) for name, value in cell._asdict().items()},
-        "pieces": json.dumps(described),
+        "pieces": json.dumps(pieces),
         "command": command,
     }
-    unfinished = path.with_suffix(".unfinished")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, unfinished, metadata)
-        unfinished.replace(path)
-    except (OSError, SafetensorError) as error:
-        unfinished.unlink(missing_ok=True)
-        raise LongshotError(f"The table {path} cannot be written: {error}.") from error
+    with writing(path, "table") as aside:
+        save_tensors(aside, tensors, metadata)
 
 
 def read_table(path: Path) -> tuple[CellKey, list[Shard]]:
-    """The cell and the shards of a table."""
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise LongshotError(f"{path} is damaged or no table of truth: {error}.") from error
+    """The cell and the shards of a table, if they are those that were written."""
+    tensors, metadata = read_tensors(path)
     if metadata.get("longshot_truth") != VERSION:
         raise LongshotError(f"{path} is no table of truth that this longshot can read.")
     try:
-        fields = {name: metadata[name] for name in CellKey._fields}
-        cell = CellKey(**{**fields, "vocab_size": int(fields["vocab_size"])})
-        pieces = json.loads(metadata["pieces"])
+        if DIGEST not in metadata:
+            raise ValueError("it has no checksum")
+        *names, size = (metadata[name] for name in CellKey._fields)
+        cell, pieces = checked_cell(*names, int(size)), json.loads(metadata["pieces"])
+        if type(pieces) is not list or not 0 < len(pieces) <= _most_pieces(cell):
+            raise ValueError("it is in no number of pieces that a table can be in")
         return cell, [_piece(tensors, i, cell, piece) for i, piece in enumerate(pieces)]
-    except (KeyError, ValueError, TypeError, IndexError, RuntimeError) as error:
-        raise LongshotError(f"{path} is a damaged table of truth: {error!r}.") from error
+    except (KeyError, ValueError, TypeError, IndexError, RuntimeError, RecursionError) as error:
+        raise LongshotError(f"{path} is a damaged table of truth: {first_line(error)}.") from error
+
+
+def _most_pieces(cell: CellKey) -> int:
+    """How many pieces of a cell fit into half a gigabyte once they are read."""
+    return 2**25 // cell.vocab_size
 
 
 def _piece(tensors: dict[str, Tensor], i: int, cell: CellKey, piece: dict[str, Any]) -> Shard:
-    stream = Stream(piece["kind"], int(piece["seed"]), int(piece["half"]))
-    if stream.kind not in KINDS or stream.half not in (0, 1):
-        raise ValueError(f"unknown stream {stream}")
-    sums = [tensors[f"{i}.{name}"] for name in SUMS[: 1 if stream.kind == "brute" else 2]]
-    tokens, numbers = tensors[f"{i}.tokens"].long(), (int(piece[name]) for name in NUMBERS)
-    span = Span(stream, int(piece["start"]), int(piece["stop"]))
-    return Shard(span, Tally.from_sparse(cell.vocab_size, tokens, sums, *numbers))
+    names = SUMS[: 1 if piece["kind"] == "brute" else 2]
+    sums = [tensors[f"{i}.{name}"] for name in names]
+    return Shard.checked(
+        cell, [piece[name] for name in STATED], tensors[f"{i}.tokens"].long(), sums
+    )

@@ -1,0 +1,1 @@
+"""Mutated files of every kind that longshot reads: `make fuzz MINUTES=5`."""

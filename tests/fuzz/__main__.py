@@ -1,0 +1,108 @@
+"""`python -m tests.fuzz --minutes 5 --seed 0`: spoil files of every kind and read them.
+
+Each worker is a process with a limit on memory, watched by this one: a case that takes ten seconds
+or ends its worker is a finding, as is any exception but a `LongshotError`, a sealed file that reads
+otherwise than it was written, and a gigabyte of memory. Findings are kept in `--keep`, one for each
+place in the code; those worth keeping for ever go to `tests/fuzz/corpus`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import multiprocessing
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.fuzz.worker import SECONDS, work
+
+CONTEXT = multiprocessing.get_context("spawn")
+
+
+class Watched:
+    """One worker and the case that it is at."""
+
+    def __init__(self, number: int, options: argparse.Namespace, folder: Path) -> None:
+        self.number, self.options, self.folder = number, options, folder
+        self.next, self.process = number, None
+        self.start()
+
+    def start(self) -> None:
+        self.pipe, theirs = CONTEXT.Pipe()
+        arguments = (theirs, str(self.folder), self.options.seed, self.next, self.options.workers,
+                     self.options.kinds)  # fmt: skip
+        self.process = CONTEXT.Process(target=work, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+        self.since = time.monotonic() + 60  # to begin
+
+    def tell(self) -> list[dict]:
+        """What the worker has said since; a worker that says nothing is a finding."""
+        said = []
+        try:
+            while self.pipe.poll():
+                said.append(self.pipe.recv())
+                self.next = said[-1]["case"] + self.options.workers
+                self.since = time.monotonic()
+        except (EOFError, OSError):
+            said.append(self.ended("died"))
+        if time.monotonic() - self.since > SECONDS:
+            said.append(self.ended("hang"))
+        return said
+
+    def ended(self, how: str) -> dict:
+        self.process.kill()
+        self.process.join()
+        case = self.next
+        self.next += self.options.workers
+        self.start()
+        return {"case": case, "outcome": how, "kind": "?", "what": how, "megabytes": 0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--cases", type=int, default=10**9, help="Stop after that many.")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--kinds", nargs="*", default=[])
+    parser.add_argument("--keep", type=Path, default=Path("fuzz-findings"))
+    options = parser.parse_args()
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    findings: dict[str, dict] = {}
+    largest, end = 0.0, time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory() as place:
+        workers = [Watched(i, options, Path(place) / str(i)) for i in range(options.workers)]
+        while time.monotonic() < end and sum(counts.values()) < options.cases:
+            time.sleep(0.05)
+            for worker in workers:
+                for told in worker.tell():
+                    counts[told["kind"], told["outcome"]] += 1
+                    largest = max(largest, told["megabytes"])
+                    if told["outcome"] not in ("refused", "the same", "read"):
+                        if told["what"] not in findings:
+                            print(json.dumps(told), flush=True)
+                            _keep(told, worker.folder, options.keep)
+                        findings.setdefault(told["what"], told)
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+    for kind in sorted({kind for kind, _ in counts}):
+        parts = {outcome: n for (of, outcome), n in sorted(counts.items()) if of == kind}
+        print(f"{kind:14} {sum(parts.values()):7,}  {parts}")
+    print(f"{sum(counts.values()):,} files, {len(findings)} findings, at most {largest:.0f} MB")
+    return 1 if findings else 0
+
+
+def _keep(told: dict, folder: Path, keep: Path) -> None:
+    if (folder / "spoilt").is_dir():
+        to = keep / f"{told['kind']}-{told['case']}"
+        shutil.copytree(folder / "spoilt", to, dirs_exist_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
