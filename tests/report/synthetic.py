@@ -41,7 +41,7 @@ def estimate(method: str, log_probability: float, spread: float, **other: Any) -
         seed=0,
         budget=4096,
         log_probability=log_probability,
-        interval=(p / math.exp(2 * spread), p * math.exp(2 * spread)) if given else None,
+        interval=(p / math.exp(2 * spread), p * math.exp(2 * spread)) if given else (0.0, 1.0),
         no_interval=None if given else "no sample hit",
         hits=7 if p > 0 else 0,
         statistics={"mu": -4.0 + 0.2 * log_probability if p > 0 else -9.0, "sigma": 1.5},

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshot.report.embed import as_json, number, read_asset, visible
+from longshot.errors import visible
+from longshot.report.embed import as_json, number, read_asset
 from longshot.report.page import page
 from tests.report.synthetic import NASTY, full_page, make_evidence, make_run
 
