@@ -13,6 +13,7 @@ from longshot.errors import LongshotError, needs, visible
 from longshot.estimate import Estimate
 from longshot.files import parse_json
 from longshot.names import preset_names
+from longshot.shown import Shown
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ FILE = "run.sqlite"
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Shown):
     """The rows, targets and temperatures of one study."""
 
     path: Path
@@ -35,6 +36,9 @@ class Run:
     """When its last row was committed, as ISO 8601."""
     made_by: str = ""
     """The version of longshot that committed it."""
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {len(self.cells)} cells, {len(self.rows)} rows, {self.path})"
 
     @property
     def command(self) -> str:
