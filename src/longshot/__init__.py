@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from longshot.inputs import Inputs, ProductInputs, TokenDistribution, load_inputs
     from longshot.methods import METHODS, Method
     from longshot.models import Model, load_model
+    from longshot.report.exports import to_arviz, to_inspect, to_pandas
     from longshot.study import Run, load_run
     from longshot.truth import Truth, load_truth, pick_targets
 
@@ -52,6 +53,9 @@ __all__ = [
     "load_run",
     "load_truth",
     "pick_targets",
+    "to_arviz",
+    "to_inspect",
+    "to_pandas",
 ]
 
 _HOMES = {
@@ -62,6 +66,7 @@ _HOMES = {
     "inputs": ("Inputs", "ProductInputs", "TokenDistribution", "load_inputs"),
     "methods": ("METHODS", "Method"),
     "models": ("Model", "load_model"),
+    "report.exports": ("to_arviz", "to_inspect", "to_pandas"),
     "study": ("Run", "load_run"),
     "truth": ("Truth", "load_truth", "pick_targets"),
 }

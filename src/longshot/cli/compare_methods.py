@@ -50,6 +50,7 @@ def compare_methods(
     from longshot.inputs import load_inputs
     from longshot.methods import METHODS, load_plugins
     from longshot.models import load_model
+    from longshot.report.exports import estimate_json
 
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model)
@@ -67,8 +68,8 @@ def compare_methods(
             continue
         answers[name] = ask(problem, method, calls, seed, quiet=as_json)
     if as_json:
-        plain = {name: answer.to_dict() for name, answer in answers.items()}
-        typer.echo(json.dumps(plain, indent=2))
+        plain = {name: estimate_json(problem, answer) for name, answer in answers.items()}
+        typer.echo(json.dumps(plain, indent=2, allow_nan=False))
     else:
         title = f"{problem.event.show(language_model)} after {distribution.name} on {model}"
         console.print(side_by_side(answers, title))
