@@ -20,6 +20,7 @@ ORDER = (
     "names",
     "quantities",
     "threads",
+    "shown",
     "work",
     "toml",
     "database",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from longshot.look import Sayings, look
     from longshot.methods import METHODS, Method
     from longshot.models import Model, load_model
+    from longshot.report.exports import to_arviz, to_inspect, to_pandas
     from longshot.study import Run, load_run
     from longshot.truth import Truth, load_truth, pick_targets
 
@@ -71,6 +72,9 @@ __all__ = [
     "look",
     "pick_targets",
     "template",
+    "to_arviz",
+    "to_inspect",
+    "to_pandas",
 ]
 
 _HOMES = {
@@ -92,6 +96,7 @@ _HOMES = {
     "look": ("Sayings", "look"),
     "methods": ("METHODS", "Method"),
     "models": ("Model", "load_model"),
+    "report.exports": ("to_arviz", "to_inspect", "to_pandas"),
     "study": ("Run", "load_run"),
     "truth": ("Truth", "load_truth", "pick_targets"),
 }

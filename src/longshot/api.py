@@ -14,10 +14,8 @@ from longshot.events import Event, EventLike, as_event
 from longshot.inputs import Inputs, load_inputs, with_noise
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
+from longshot.names import DEFAULT_BUDGET
 from longshot.threads import threads_for
-
-DEFAULT_BUDGET = 2**16
-"""Forward calls, the paper's; `auto` and `splitting` stop earlier where the answer is clear."""
 
 
 def estimate(
@@ -86,8 +84,13 @@ def estimate_steps(
     A method that does not work in rounds refuses at the first step.
     """
     chosen, job = _asked(model, inputs, [event], method, budget, seed, progress, settings)
-    with threads_for(job.model.width):
-        yield from (beside(job.events[0], answer) for answer in chosen.rounds(job))
+    rounds = chosen.rounds(job)
+    while True:
+        with threads_for(job.model.width):  # and not while the answer is looked at
+            answer = next(rounds, None)
+        if answer is None:
+            return
+        yield beside(job.events[0], answer)
 
 
 def _asked(

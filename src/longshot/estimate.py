@@ -18,6 +18,7 @@ from longshot.events import Event
 from longshot.inputs import NOTHING, Inputs, log_prob
 from longshot.models import Model
 from longshot.numerics import derived_generator
+from longshot.shown import Shown
 
 LARGEST_BUDGET = 2**36
 """In model calls: a slip of the keyboard should not run for years."""
@@ -169,7 +170,7 @@ class Round(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Shown):
     """One method's answer to one problem.
 
     `log_probability` −inf means that no sample hit, not that the event is impossible. An
@@ -211,6 +212,12 @@ class Estimate:
             raise ValueError(f"{self.method} gave the interval {self.interval} for {self.event}")
         if self.interval == (0, 1) and self.no_interval is None:
             raise ValueError("an estimate has either an interval or the reason why not")
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        ends = f"{low:.2g} … {high:.2g}" if self.is_two_sided else f"at most {high:.2g}"
+        known = f"{self.probability:.3g}" if self.probability > 0 else "no hit"
+        return f"Estimate({self.event} by {self.method}: {known}, 95%: {ends})"
 
     @cached_property
     def probability(self) -> float:

@@ -13,18 +13,12 @@ HUB = {f"gelu-{n}l": f"NeelNanda/GELU_{n}L512W_C4_Code" for n in (1, 2, 3, 4)} |
     f"attn-only-{n}l": f"NeelNanda/Attn_Only_{n}L512W_C4_Code" for n in (1, 2, 3, 4)
 }
 INPUTS = ("hex", "camel", "colon", "if", "caps", "english", "spanish", "icl")
+DEFAULT_BUDGET = 2**16
+"""Forward calls, the paper's; `auto` and `splitting` stop earlier where the answer is clear."""
 METHODS = (
-    "auto",
-    "conditional",
-    "exact",
-    "given_last",
-    "gld",
-    "itgis",
-    "mhis",
-    "naive",
-    "qld",
+    "auto", "conditional", "exact", "given_last", "gld", "itgis", "mhis", "naive", "qld",
     "splitting",
-)
+)  # fmt: skip
 PRESETS = Path(__file__).parent / "study" / "presets"
 DRAWN = ("png", "svg", "pdf")
 FORMATS = ("html", "md", "tex", *DRAWN)

@@ -50,6 +50,15 @@ def test_one_winner_is_named_with_its_lead_and_cost() -> None:
     assert "multiply-accumulates on mini-1l" in text
 
 
+def test_a_headline_says_no_more_than_paired_differences_support() -> None:
+    inputs = ("hex", "camel", "caps")
+    evidence = make_evidence(make_run(("m",), inputs, ("itgis", "mhis"), 6))
+    clear = with_losses(evidence, {"itgis": (0.5, 0.6, 0.7), "mhis": (0.8, 0.9, 1.01)})
+    assert answer(clear).headline.startswith("itgis is closest to the truth on m")
+    close = with_losses(evidence, {"itgis": (0.5, 0.6, 0.7), "mhis": (0.9, 0.4, 0.8)})
+    assert answer(close).headline.startswith("itgis and mhis are too close to call on m")
+
+
 def test_different_winners_are_named_with_their_models() -> None:
     said = answer(make_evidence(make_run(targets=40)))
     assert "depends on the model" in said.headline

@@ -77,6 +77,9 @@ some_inputs = completing(lambda: list(INPUTS))
 some_methods = completing(method_names)
 some_presets = completing(preset_names)
 
+BudgetOption = Annotated[
+    str, typer.Option("--budget", help="Model calls, at most: 4096, 2**12, 4k, 1e6 …")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

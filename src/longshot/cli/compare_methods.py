@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longshot.cli.app import JsonOption, SeedOption, app, console, say, some_inputs, some_models
+from longshot.cli.app import (
+    BudgetOption,
+    JsonOption,
+    SeedOption,
+    app,
+    console,
+    say,
+    some_inputs,
+    some_models,
+)
 from longshot.cli.estimate import ask, side_by_side
 from longshot.errors import LongshotError
+from longshot.names import DEFAULT_BUDGET
 from longshot.quantities import parse_count
 
 if TYPE_CHECKING:
@@ -26,7 +36,7 @@ def compare_methods(
         typer.Argument(autocompletion=some_inputs, help="A distribution's name, or a .toml file."),
     ],
     target: Annotated[str, typer.Argument(help="The text of a token, or #ID.")],
-    budget: Annotated[str, typer.Option(help="Model calls of each method, at most.")] = "2**16",
+    budget: BudgetOption = str(DEFAULT_BUDGET),
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,6 +50,7 @@ def compare_methods(
     from longshot.inputs import load_inputs
     from longshot.methods import METHODS, load_plugins
     from longshot.models import load_model
+    from longshot.report.exports import estimate_json
 
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model)
@@ -57,8 +68,8 @@ def compare_methods(
             continue
         answers[name] = ask(problem, method, calls, seed, quiet=as_json)
     if as_json:
-        plain = {name: answer.to_dict() for name, answer in answers.items()}
-        typer.echo(json.dumps(plain, indent=2))
+        plain = {name: estimate_json(problem, answer) for name, answer in answers.items()}
+        typer.echo(json.dumps(plain, indent=2, allow_nan=False))
     else:
         title = f"{problem.event.show(language_model)} after {distribution.name} on {model}"
         console.print(side_by_side(answers, title))

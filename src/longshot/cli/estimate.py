@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from longshot.cli.app import (
+    BudgetOption,
     JsonOption,
     SeedOption,
     app,
@@ -26,6 +27,7 @@ from longshot.cli.app import (
     some_models,
 )
 from longshot.errors import LongshotError, visible
+from longshot.names import DEFAULT_BUDGET
 from longshot.quantities import parse_count
 
 if TYPE_CHECKING:
@@ -64,9 +66,7 @@ def estimate(
     method: Annotated[
         str, typer.Option(autocompletion=some_methods, help="See longshot methods.")
     ] = "auto",
-    budget: Annotated[
-        str, typer.Option(help="Model calls, at most: 65536, 2**16, 4k, 1e6 …")
-    ] = "2**16",
+    budget: BudgetOption = str(DEFAULT_BUDGET),
     seed: SeedOption = 0,
     settings: Annotated[
         list[str] | None,
@@ -99,6 +99,7 @@ def estimate(
     from longshot.inputs import load_inputs
     from longshot.methods import make_method
     from longshot.models import load_model
+    from longshot.report.exports import estimate_json
     from longshot.report.question import question_page
 
     if html is not None:
@@ -118,8 +119,8 @@ def estimate(
     chosen = make_method(method, **dict(_setting(s) for s in settings or []))
     answers = [ask(problem, chosen, calls, seed + i, quiet=as_json) for i in range(repeat)]
     if as_json:
-        plain = [answer.to_dict() for answer in answers]
-        typer.echo(json.dumps(plain if repeat > 1 else plain[0], indent=2))
+        plain = [estimate_json(problem, answer) for answer in answers]
+        typer.echo(json.dumps(plain if repeat > 1 else plain[0], indent=2, allow_nan=False))
     else:
         title = f"{event.show(language_model)} after {distribution.name} on {model}"
         console.print(Panel(_body(answers[0]), title=Text(visible(title)), expand=False))

@@ -176,14 +176,3 @@ def _end_with_parent(place: Path) -> None:
         parent.join()
         shutil.rmtree(place.parent, ignore_errors=True)
         os._exit(1)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread inside, as many as before outside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

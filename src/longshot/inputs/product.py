@@ -14,12 +14,13 @@ from torch import Tensor
 from longshot.errors import LongshotError
 from longshot.inputs.base import Group, Listed, PositionSummary, mixed_radix
 from longshot.inputs.tokens import TokenDistribution
+from longshot.shown import Shown
 
 # Uniform numbers, indices and tokens of one block together stay in the processor's cache.
 _ROWS_PER_BLOCK = 2**12
 
 
-class ProductInputs:
+class ProductInputs(Shown):
     """A distribution over token sequences of one length, independent from position to position."""
 
     def __init__(self, name: str, positions: Sequence[TokenDistribution]) -> None:

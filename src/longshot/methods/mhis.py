@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -79,6 +80,23 @@ class MHIS(Method):
 
     def estimate(self, job: Job) -> list[Estimate]:
         estimates = []
+        for walk, steps, seconds in self._walks(job):
+            count = len(walk.job.events)
+            estimates += [walk.answer(i, steps, seconds / count) for i in range(count)]
+        return estimates
+
+    def chains_of(self, job: Job) -> list[dict[str, Float64[Tensor, "chain step"]]]:
+        """What each event's chains went through after burn-in, for `longshot.to_arviz`."""
+        found = []
+        for walk, _, _ in self._walks(job):
+            for i in range(len(walk.job.events)):
+                score = torch.stack([s[i] for s in walk.scores], 1)
+                grade = torch.stack([g[i] for g in walk.grades], 1)
+                found.append({"score": score, "grade": grade})
+        return found
+
+    def _walks(self, job: Job) -> Iterator[tuple[Walk, int, float]]:
+        """The chains of one part of the job after the other, with their steps and seconds."""
         for part in job.parts(max(1, ROWS // self._plan(job.budget)[0])):
             chains, calls = self._plan(part.evaluations)
             settings = replace(self, score="gap") if part.is_path else self
@@ -89,9 +107,7 @@ class MHIS(Method):
                 if step >= int(steps * self.burn_in):
                     walk.record()
                 part.progress((step + 1) / steps)
-            seconds = clock.seconds / len(part.events)
-            estimates += [walk.answer(i, steps, seconds) for i in range(len(part.events))]
-        return estimates
+            yield walk, steps, clock.seconds
 
     def check(self, job: Job) -> None:
         super().check(job)

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from longshot.errors import LongshotError, visible
 from longshot.models.tokenizer import Tokenizer
+from longshot.shown import Shown
 
 Memory = list[Float[Tensor, "_ rows _ position _"]]
 """What later positions need to know of earlier ones, of each layer; its owner knows what it is."""
@@ -139,7 +140,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Shown):
     """A network with its tokenizer and its name; equal to itself only, as weights may change."""
 
     name: str
@@ -151,6 +152,9 @@ class Model:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", visible(self.name))  # a folder may be called anything
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, width {self.width}, {self.vocab_size} tokens, {self.source})"
 
     @property
     def vocab_size(self) -> int:

@@ -168,7 +168,7 @@ def target_records(outcome: Scored) -> list[Record]:
     for (target, answer), log_fitted, lost in judged:
         p, error, spent = target.probability, target.standard_error, answer.cost
         spent += answer.shared_cost
-        low, high = answer.interval or (None, None)
+        low, high = answer.interval if answer.is_two_sided else (None, None)
         records.append({
             "inputs": outcome.inputs, "method": outcome.method, "token": visible(target.text),
             "truth": number(p), "error": number(error),
@@ -176,7 +176,8 @@ def target_records(outcome: Scored) -> list[Record]:
             "truth high": number(p + error),
             "estimate": number(answer.probability), "fitted": number(math.exp(log_fitted)),
             "low": number(low), "high": number(high), "hits": answer.hits,
-            "interval": spelt(answer.interval) or answer.no_interval, "loss": number(lost),
+            "interval": spelt(answer.interval) if answer.is_two_sided else answer.no_interval,
+            "loss": number(lost),
             "MACs": number(spent.macs, 3), "seconds": number(spent.seconds, 3),
             "witness": visible(answer.witnesses[0].text[:WITNESS]) if answer.witnesses else "none",
         })  # fmt: skip

@@ -79,13 +79,13 @@ def known_truth(problem: Problem) -> tuple[float, float] | None:
 
 def estimate_chart(answer: Estimate, truth: tuple[float, float] | None = None) -> Chart:
     """The estimate, its interval and the truth on one axis."""
-    kind = getattr(answer, "interval_kind", "two-sided")
-    return one_estimate(answer.probability, answer.interval, truth, kind)
+    kind = "two-sided" if answer.is_two_sided else "upper bound"
+    low, high = answer.interval
+    return one_estimate(answer.probability, (low, high) if 0 < high < 1 else None, truth, kind)
 
 
 def _has_numbers(answer: Estimate, truth: tuple[float, float] | None) -> bool:
-    ends = answer.interval or ()
-    return answer.probability > 0 or any(end > 0 for end in ends) or truth is not None
+    return answer.probability > 0 or 0 < answer.interval[1] < 1 or truth is not None
 
 
 def _shading(scores: Float64[Tensor, "witness position"]) -> str:

@@ -80,12 +80,22 @@ def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> st
         return f"No method beats the best constant {where}; {name} comes nearest."
     if len(by_name) == 1:
         (name,) = by_name
+        rival = _too_close(evidence, name, list(winners), loss)
         mean = average([evidence.over_inputs(m, name, loss).value for m in winners])[0]
         base = average([evidence.over_inputs(m, CONSTANT, loss).value for m in winners])[0]
         against = "" if base is None else f", against {base:.2f} for the best constant"
         where = _where(list(winners))
+        if rival:
+            return (
+                f"{name} and {rival} are too close to call {where}: a mean loss of {mean:.2f} for "
+                f"{name}{against}."
+            )
         return f"{name} is closest to the truth {where}: a mean loss of {mean:.2f}{against}."
-    parts = [f"{name} on {_list(models)}" for name, models in by_name.items() if name]
+    parts = []
+    for name, models in by_name.items():
+        rival = _too_close(evidence, name, models, loss) if name else ""
+        close = f" (with {rival} too close to call)" if rival else ""
+        parts += [f"{name} on {_list(models)}{close}"] if name else []
     none = f"; none beats the best constant on {_list(by_name[''])}" if "" in by_name else ""
     return f"Which method is closest to the truth depends on the model: {_list(parts)}{none}."
 
@@ -112,13 +122,21 @@ def _tally(evidence: Evidence, loss: LossName) -> str:
     )
 
 
-def _leads(evidence: Evidence, winners: dict[str, str], loss: LossName) -> list[str]:
-    """The lead over the runner-up, paired by cell."""
-    if len(set(winners.values())) > 1:
-        return []
-    first = next(iter(winners.values()))
-    cells = [cell for cell in evidence.run.cells if cell[0] in winners]
-    rivals = {}
+def _too_close(evidence: Evidence, first: str, models: Sequence[str], loss: LossName) -> str:
+    """The runner-up on some models, where its paired distance is within its error; or nothing."""
+    rivals = _behind(evidence, first, models, loss)
+    for second, (lead, error) in sorted(rivals.items(), key=lambda pair: pair[1][0] or 0.0):
+        if lead is not None and error is not None and lead <= CLOSE * error:
+            return second
+    return ""
+
+
+def _behind(
+    evidence: Evidence, first: str, models: Sequence[str], loss: LossName
+) -> dict[str, tuple[float | None, float | None]]:
+    """How far each other method is behind on these models, paired by cell, with its error."""
+    cells = [cell for cell in evidence.run.cells if cell[0] in models]
+    rivals: dict[str, tuple[float | None, float | None]] = {}
     for label in evidence.methods:
         gaps = [
             b - a
@@ -128,6 +146,15 @@ def _leads(evidence: Evidence, winners: dict[str, str], loss: LossName) -> list[
         ]
         if label != first and len(gaps) == len(cells):
             rivals[label] = average(gaps)
+    return rivals
+
+
+def _leads(evidence: Evidence, winners: dict[str, str], loss: LossName) -> list[str]:
+    """The lead over the runner-up, paired by cell."""
+    if len(set(winners.values())) > 1:
+        return []
+    first = next(iter(winners.values()))
+    rivals = _behind(evidence, first, list(winners), loss)
     if not rivals:
         return []
     second = min(rivals, key=lambda label: rivals[label][0] or 0.0)

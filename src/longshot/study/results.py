@@ -13,6 +13,7 @@ from longshot.errors import LongshotError, needs, visible
 from longshot.estimate import Estimate
 from longshot.files import parse_json
 from longshot.names import preset_names
+from longshot.shown import Shown
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ FILE = "run.sqlite"
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Shown):
     """The rows, targets and temperatures of one study."""
 
     path: Path
@@ -35,6 +36,9 @@ class Run:
     """When its last row was committed, as ISO 8601."""
     made_by: str = ""
     """The version of longshot that committed it."""
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {len(self.cells)} cells, {len(self.rows)} rows, {self.path})"
 
     @property
     def command(self) -> str:
@@ -104,28 +108,7 @@ class Run:
                 "error": row.error,
             }
             if answer is not None:
-                low, high = answer.interval
-                cost = answer.cost + answer.shared_cost
-                record |= {
-                    "probability": answer.probability,
-                    "log_probability": answer.log_probability,
-                    "standard_error": answer.standard_error,
-                    "low": low,
-                    "high": high,
-                    "no_interval": answer.no_interval,
-                    "hits": answer.hits,
-                    "effective_sample_size": answer.effective_sample_size,
-                    "pareto_k": answer.pareto_k,
-                    "method_name": answer.method,
-                    "settings": dict(answer.settings),
-                    "statistics": dict(answer.statistics),
-                    "temperature": answer.settings.get("temperature"),
-                    "budget": answer.budget,
-                    "seed": answer.seed,
-                    **asdict(cost),
-                    "warnings": list(answer.warnings),
-                    "witness": answer.witnesses[0].text if answer.witnesses else None,
-                }
+                record |= estimate_record(answer)
             yield record
 
     def to_pandas(self) -> DataFrame:
@@ -142,6 +125,31 @@ class Run:
             for witness in row.estimate.witnesses if row.estimate else ():
                 names = {name: getattr(row.key, name) for name in ("model", "inputs", "method")}
                 yield {**names, "target": row.key.token, **asdict(witness)}
+
+
+def estimate_record(answer: Estimate) -> dict[str, Any]:
+    """What a table says of an answer."""
+    low, high = answer.interval
+    return {
+        "probability": answer.probability,
+        "log_probability": answer.log_probability,
+        "standard_error": answer.standard_error,
+        "low": low,
+        "high": high,
+        "no_interval": answer.no_interval,
+        "hits": answer.hits,
+        "effective_sample_size": answer.effective_sample_size,
+        "pareto_k": answer.pareto_k,
+        "method_name": answer.method,
+        "settings": dict(answer.settings),
+        "statistics": dict(answer.statistics),
+        "temperature": answer.settings.get("temperature"),
+        "budget": answer.budget,
+        "seed": answer.seed,
+        **asdict(answer.cost + answer.shared_cost),
+        "warnings": list(answer.warnings),
+        "witness": answer.witnesses[0].text if answer.witnesses else None,
+    }
 
 
 def load_run(path: str | Path) -> Run:
@@ -187,4 +195,6 @@ def finite(value: Any) -> Any:
     """Plain values with None for every number that JSON has no word for."""
     if isinstance(value, dict):
         return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -33,13 +33,14 @@ from torch import Tensor
 from longshot.errors import LongshotError
 from longshot.estimate import CellKey
 from longshot.numerics import derived_generator
+from longshot.shown import Shown
 from longshot.truth.tally import Kind, Shard, Tally
 
 RELATIVE_ERROR = 0.25  # the largest at which a token may be chosen as a target, unless told
 
 
 @dataclass(frozen=True)
-class Truth:
+class Truth(Shown):
     """Probabilities of all tokens from one set of samples, which may be of several kinds."""
 
     cell: CellKey
@@ -56,6 +57,9 @@ class Truth:
                 before = sums[half].get(span.stream.kind, Tally.empty(cell.vocab_size))
                 sums[half][span.stream.kind] = before + tally
         return cls(cell, sums[2], (cls(cell, sums[0]), cls(cell, sums[1])))
+
+    def __repr__(self) -> str:
+        return f"Truth({self.cell}: {self})"
 
     def __str__(self) -> str:
         return "; ".join(
