@@ -1,9 +1,12 @@
 """Does `auto` answer? 32 targets of 1e-7 … 1e-4 in each of the 24 cells, no knob turned.
 
 `python -m benchmarks.answers FOLDER [BUDGET …]` asks, a row for each question, and goes on where it
-was stopped; `python -m benchmarks answers` prints what the stored rows say. Splitting's constants
-were chosen on hex, camel and english; the other five distributions were run once. A target's own
-truth has noise, which is allowed for as in a study's coverage.
+was stopped. `python -m benchmarks.answers FOLDER pack STORE` stores the rows: those of colon, whose
+shipped truth is too low, are judged by plain samples (`longshot truth make --inputs colon --kind
+brute --store STORE`), where these know a target to 25%. `python -m benchmarks answers` prints what
+the stored rows say. Splitting's constants were chosen on hex, camel and english; the other five
+distributions were run once. A target's own truth has noise, which is allowed for as in a study's
+coverage.
 """
 
 from __future__ import annotations
@@ -134,7 +137,33 @@ def questions(
             )
 
 
+def pack(folder: Path, store: Path) -> None:
+    """Store all rows, those of colon with the truth of plain samples."""
+    truths = {name: plain_truth(name, store) for name in MODELS}
+    STORED.parent.mkdir(parents=True, exist_ok=True)
+    with lzma.open(STORED, "wt") as file:
+        for path in sorted(folder.glob("*.jsonl")):
+            for line in path.read_text().splitlines():
+                row = json.loads(line)
+                model, inputs, token = row["key"]
+                if inputs == "colon":
+                    truth = truths[model]
+                    p, error = float(truth.probability[token]), float(truth.standard_error[token])
+                    if not 0 < error <= p / 4:
+                        continue
+                    row["question"] = (model, inputs, p, error)
+                file.write(json.dumps(row) + "\n")
+
+
+def plain_truth(model_name: str, store: Path) -> ls.Truth:
+    model = ls.load_model(model_name)
+    return ls.load_truth(model, ls.load_inputs("colon", model), store)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if sys.argv[2:3] == ["pack"]:
+        pack(Path(sys.argv[1]), Path(sys.argv[3]))
+        sys.exit()
     for asked in sys.argv[2:] or [str(2**16), str(2**14), str(2**12)]:
         ask(Path(sys.argv[1]), "auto", int(asked))
