@@ -42,7 +42,7 @@ wheel: .venv-wheel/.installed ## the built wheel, installed alone, answers the R
 
 docs: .venv/.docs ## the site in build/site
 	$(BIN)/python docs/site.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/.test ## speed, each figure a ratio measured in one run
 	$(BIN)/python -m benchmarks
