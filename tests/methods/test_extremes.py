@@ -57,10 +57,10 @@ def coverage(
 @pytest.mark.parametrize(
     ("method", "temperature", "times"),
     [
-        (ITGIS(), 0.01, 1),
-        (ITGIS(), 0.01, 1e4),
-        (ITGIS(), 100, 1e4),  # the same as 0.01
-        (ITGIS(), 100, 1),
+        (ITGIS(score="logit"), 0.01, 1),
+        (ITGIS(score="logit"), 0.01, 1e4),
+        (ITGIS(score="logit"), 100, 1e4),  # the same as 0.01
+        (ITGIS(score="logit"), 100, 1),
         *(
             (MHIS(chains=8), t, times)
             for t, times in ((0.01, 1), (100, 1), (0.01, 1e4), (100, 1e4))
@@ -85,7 +85,7 @@ def test_an_interval_covers_at_every_temperature() -> None:
     On 71 and 84 all chains of MHIS leave the same bulk of the inputs behind.
     """
     for method, calls, toys in (
-        (ITGIS(), 1, range(1, 7)),
+        (ITGIS(score="logit"), 1, range(1, 7)),
         (MHIS(chains=8), 3, (*range(1, 7), 71, 72, 84, *range(501, 516))),
     ):
         total = [0, 0, 0]
@@ -103,9 +103,9 @@ def test_an_interval_covers_at_every_temperature() -> None:
 def test_the_mean_weight_leaves_out_the_first_batch() -> None:
     """Its weights are 1 whatever comes later, which would hide that q has narrowed to one input."""
     problem = louder(enumerated(6), 1e4)
-    runs = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 4 * 64, 10)
+    runs = replicate(problem, 8, ITGIS(temperature=0.01, batch=64, score="logit"), 4 * 64, 10)
     assert sum(run.statistics["mean_weight"] < 0.01 for run in runs) >= 5
-    alone = replicate(problem, 8, ITGIS(temperature=0.01, batch=64), 64, 1)
+    alone = replicate(problem, 8, ITGIS(temperature=0.01, batch=64, score="logit"), 64, 1)
     assert alone[0].statistics == pytest.approx({"mean_weight": 1}, rel=1e-12)
 
 
