@@ -6,7 +6,10 @@ PIP_COMPAT := .venv-compat/bin/pip install --quiet --disable-pip-version-check \
 	--constraint constraints-compat.txt
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: demo test lint bench wheel docs test-compat test-long clean
+MINUTES ?= 5
+SEED ?= 0
+
+.PHONY: demo test lint bench fuzz wheel docs test-compat test-long clean
 
 demo: .venv/.core ## set up and run the main job on the shipped models
 	$(BIN)/longshot demo
@@ -43,6 +46,9 @@ docs: .venv/.docs ## the site in build/site
 
 bench: .venv/.test ## speed, each figure a ratio measured in one run
 	$(BIN)/python -m benchmarks
+
+fuzz: .venv/.test ## spoilt files of every kind for MINUTES minutes; findings go to fuzz-findings
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 # pip is the last thing that venv makes; an interrupted one is made again.
 .venv/bin/pip:

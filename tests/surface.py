@@ -71,7 +71,7 @@ def signature(what: object) -> str:
 def surface(module: ModuleType = longshot) -> str:
     """All lines: the package's names, the public check of methods, each method's settings."""
     lines = [
-        line for name in sorted(module.__all__) for line in described(name, vars(module)[name])
+        line for name in sorted(module.__all__) for line in described(name, getattr(module, name))
     ]
     lines += described("testing.check_method", longshot.testing.check_method)
     ours = {n: made for n, made in METHODS.items() if made.__module__.startswith(OWN)}

@@ -64,9 +64,9 @@ def test_a_budget_is_a_number_of_calls(toy: Model, budget: int) -> None:
 
 
 WRONG = {
-    "seed=1.5": "The seed is a whole number, not 1.5.",
-    "seed=None": "The seed is a whole number, not None.",
-    "seed='one'": "The seed is a whole number, not 'one'.",
+    "seed=1.5": "The seed is a whole number of at most 63 bits, not 1.5.",
+    "seed=None": "The seed is a whole number of at most 63 bits, not None.",
+    "seed='one'": "The seed is a whole number of at most 63 bits, not 'one'.",
     "method=None": "A method is a name or a method, not None.",
     "model=None": "A model is a name, a path or a model, not None.",
     "inputs=None": "Inputs are a name, a .toml file or inputs, not None.",

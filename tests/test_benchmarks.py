@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from benchmarks.__main__ import registered, run
+from benchmarks.literal import LiteralMHIS, gradient_of
 from benchmarks.timing import compare
 from longshot.errors import LongshotError
+from longshot.inputs import ProductInputs, TokenDistribution
+from tests.toys import toy_model
 
 
 def test_the_ratio_is_of_slow_to_fast(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +39,16 @@ def test_a_module_with_a_main_is_registered_and_helpers_are_not() -> None:
 def test_a_misspelt_benchmark_gets_the_nearest() -> None:
     with pytest.raises(LongshotError, match="did you mean 'model_paths'"):
         run(["model_path"])
+
+
+def test_the_yardstick_knows_its_state_without_evaluating_it_again() -> None:
+    model = toy_model()
+    some = TokenDistribution.from_weights([1, 2, 3, 5], [4, 3, 2, 1])
+    inputs = ProductInputs("toy", [TokenDistribution.fixed(0), *[some] * 3])
+    walk = LiteralMHIS(model, inputs, 3, 1.0, chains=6)
+    before = walk.tokens
+    for _ in range(8):
+        walk.step()
+    assert not torch.equal(walk.tokens, before)
+    for kept, fresh in zip(walk.state, gradient_of(model, walk.tokens, 3), strict=True):
+        assert torch.allclose(kept, fresh, atol=1e-5)

@@ -80,7 +80,7 @@ def test_the_sum_over_all_inputs_is_the_probability(
     toy = enumerated(6)
     model = toy.model if cached else without_memory(toy.model)
     assert isinstance(model.network, CachedNetwork) == cached
-    for token in range(12):
+    for token in (4, 11):  # a rare one and the commonest
         assert probability(toy, model, TokenIs(token)) == pytest.approx(toy.exact(token), abs=1e-12)
 
 

@@ -192,7 +192,7 @@ def test_at_least_once_in_many_inputs() -> None:
     assert estimate.at_least_once(0) == (0.0, (0.0, 0.0))
     assert plain_estimate(log_probability=0.0).at_least_once(3)[0] == 1.0
     with pytest.raises(LongshotError, match="whole number"):
-        estimate.at_least_once(1.5)  # type: ignore[arg-type]
+        estimate.at_least_once(-1)
 
 
 def test_an_interval_from_zero_is_an_upper_bound() -> None:

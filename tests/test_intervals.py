@@ -49,15 +49,15 @@ def test_intervals_hold_on_families_that_had_no_part_in_the_choice(name: str) ->
 
 @pytest.mark.long
 def test_coverage_is_92_to_98_percent_on_most_families() -> None:
-    """4,000 runs each: an error of a quarter to half a percent. None is below 92% but the hard."""
+    """1,500 runs each: an error of about half a percent. None is below 92% but the hard."""
     within = 0
     for i, (name, family) in enumerate(EASY.items()):
-        runs = 400 if name.startswith("chains") else 4000
+        runs = 400 if name.startswith("chains") else 1500
         found, held, _ = counts(simulate(family, runs, seed=i))
         print(f"{name}: {found} of {runs} given, {held / found:.1%} hold")
         assert not is_far_below(held, found, 0.92)
         within += 0.92 <= held / found <= 0.98
-    assert within >= 50
+    assert within >= 45
 
 
 def student_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +158,10 @@ def test_replicates_that_bear_an_interval_and_that_do_not(
 
 
 def test_a_sentence_stands_in_the_place_of_an_interval() -> None:
-    assert fields_of("No sample hit.") == {"no_interval": "No sample hit."}
-    assert fields_of((0.1, 0.2)) == {"interval": (0.1, 0.2)}
+    none = {"interval": (0.0, 1.0), "no_interval": "No sample hit."}
+    assert fields_of("No sample hit.") == none
+    assert fields_of("No sample hit.", (0.0, 0.1)) == {**none, "interval": (0.0, 0.1)}
+    assert fields_of((0.1, 0.2)) == {"interval": (0.1, 0.2), "no_interval": None}
 
 
 # --- the formulas, by hand

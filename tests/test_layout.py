@@ -31,6 +31,7 @@ ORDER = (
     "events",
     "evaluate",
     "estimate",
+    "look",
     "methods",
     "truth",
     "study",

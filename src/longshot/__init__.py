@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from longshot.api import estimate, estimate_many, estimate_steps
     from longshot.errors import LongshotError
     from longshot.estimate import Cost, Estimate, Job, Problem, Witness
+    from longshot.evaluate import Judged, Sampled
     from longshot.events import Continuation, Event, Matches, TokenIn, TokenIs
-    from longshot.inputs import Inputs, ProductInputs, TokenDistribution, load_inputs
+    from longshot.inputs import (
+        GeneratedInputs,
+        Inputs,
+        ProductInputs,
+        SlotInputs,
+        TokenDistribution,
+        generated,
+        load_inputs,
+        template,
+    )
+    from longshot.look import Sayings, look
     from longshot.methods import METHODS, Method
     from longshot.models import Model, load_model
     from longshot.report.exports import to_arviz, to_inspect, to_pandas
@@ -30,8 +41,10 @@ __all__ = [
     "Cost",
     "Estimate",
     "Event",
+    "GeneratedInputs",
     "Inputs",
     "Job",
+    "Judged",
     "LongshotError",
     "Matches",
     "Method",
@@ -39,6 +52,9 @@ __all__ = [
     "Problem",
     "ProductInputs",
     "Run",
+    "Sampled",
+    "Sayings",
+    "SlotInputs",
     "TokenDistribution",
     "TokenIn",
     "TokenIs",
@@ -48,11 +64,14 @@ __all__ = [
     "estimate",
     "estimate_many",
     "estimate_steps",
+    "generated",
     "load_inputs",
     "load_model",
     "load_run",
     "load_truth",
+    "look",
     "pick_targets",
+    "template",
     "to_arviz",
     "to_inspect",
     "to_pandas",
@@ -62,8 +81,19 @@ _HOMES = {
     "api": ("estimate", "estimate_many", "estimate_steps"),
     "errors": ("LongshotError",),
     "estimate": ("Cost", "Estimate", "Job", "Problem", "Witness"),
+    "evaluate": ("Judged", "Sampled"),
     "events": ("Continuation", "Event", "Matches", "TokenIn", "TokenIs"),
-    "inputs": ("Inputs", "ProductInputs", "TokenDistribution", "load_inputs"),
+    "inputs": (
+        "GeneratedInputs",
+        "Inputs",
+        "ProductInputs",
+        "SlotInputs",
+        "TokenDistribution",
+        "generated",
+        "load_inputs",
+        "template",
+    ),
+    "look": ("Sayings", "look"),
     "methods": ("METHODS", "Method"),
     "models": ("Model", "load_model"),
     "report.exports": ("to_arviz", "to_inspect", "to_pandas"),
@@ -72,6 +102,15 @@ _HOMES = {
 }
 """Where each public name lives, for those who run; above, for those who check types."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def _verb(home: str, name: str) -> property:
+    """A verb whose name a submodule has too: importing the submodule changes nothing."""
+
+    def get(package: ModuleType) -> Any:
+        return getattr(import_module(f"{package.__name__}.{home}"), name)
+
+    return property(get, lambda package, submodule: None)
 
 
 class _Package(ModuleType):
@@ -87,14 +126,8 @@ class _Package(ModuleType):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *__all__})
 
-    @property
-    def estimate(self) -> Any:
-        """The verb, though a submodule has its name too: importing that one changes nothing."""
-        return import_module(f"{self.__name__}.api").estimate
-
-    @estimate.setter
-    def estimate(self, submodule: ModuleType) -> None:
-        pass
+    estimate = _verb("api", "estimate")
+    look = _verb("look", "look")
 
 
 sys.modules[__name__].__class__ = _Package

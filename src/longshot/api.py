@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from longshot.errors import LongshotError
 from longshot.estimate import LARGEST_BUDGET, Estimate, Job, Progress
-from longshot.events import EventLike, as_event
-from longshot.inputs import Inputs, load_inputs
+from longshot.events import Event, EventLike, as_event
+from longshot.inputs import Inputs, load_inputs, with_noise
 from longshot.methods import Method, make_method
 from longshot.models import Model, load_model
 from longshot.names import DEFAULT_BUDGET
@@ -63,7 +64,8 @@ def estimate_many(
         raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
     chosen, job = _asked(model, inputs, events, method, budget, seed, progress, settings)
     with threads_for(job.model.width):
-        return chosen.estimate(job) if job.events else []
+        found = chosen.estimate(job) if job.events else []
+    return [beside(event, answer) for event, answer in zip(job.events, found, strict=True)]
 
 
 def estimate_steps(
@@ -88,7 +90,7 @@ def estimate_steps(
             answer = next(rounds, None)
         if answer is None:
             return
-        yield answer
+        yield beside(job.events[0], answer)
 
 
 def _asked(
@@ -113,10 +115,19 @@ def _asked(
     wanted = tuple(as_event(event, language_model) for event in events)
     calls = whole_number(budget, BUDGET, 1, LARGEST_BUDGET)
     number = whole_number(seed, SEED, -(2**63), 2**63 - 1)
+    distribution = with_noise(distribution, max((event.noise for event in wanted), default=0))
     job = Job(language_model, distribution, wanted, calls, number, progress)
     if wanted:
         chosen.check(job)
     return chosen, job
+
+
+def beside(event: Event, answer: Estimate) -> Estimate:
+    """The answer with what a judge has to say of itself."""
+    if not hasattr(event, "told"):
+        return answer
+    told = event.told(answer.probability, answer.interval)
+    return replace(answer, statistics={**answer.statistics, **told})
 
 
 SEED = "The seed is a whole number of at most 63 bits"

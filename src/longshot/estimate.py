@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
+from torch.nn import functional
 
 from longshot.errors import LongshotError, visible
 from longshot.events import Event
-from longshot.inputs import Inputs, log_prob
+from longshot.inputs import NOTHING, Inputs, log_prob
 from longshot.models import Model
 from longshot.numerics import derived_generator
 from longshot.shown import Shown
@@ -286,7 +287,7 @@ WITNESSES = 5
 
 def best_witnesses(
     problem: Problem,
-    found: Sequence[tuple[Int64[Tensor, "_ position"], Float64[Tensor, " _"]]],
+    found: Sequence[tuple[Int64[Tensor, "_ _"], Float64[Tensor, " _"]]],
 ) -> tuple[Witness, ...]:
     """A few distinct inputs that produce the target, the most probable first.
 
@@ -296,12 +297,14 @@ def best_witnesses(
     """
     if not found:
         return ()
-    tokens, gaps = (torch.cat(pieces) for pieces in zip(*found, strict=True))
+    wide = max(problem.inputs.length, *(rows.shape[1] for rows, _ in found))
+    filled = [functional.pad(rows, (0, wide - rows.shape[1]), value=NOTHING) for rows, _ in found]
+    tokens, gaps = torch.cat(filled), torch.cat([gaps for _, gaps in found])
     known = log_prob(problem.inputs, tokens)
     best: dict[tuple[int, ...], Witness] = {}
     order = gaps if known is None else known
     for i in order.argsort(descending=True, stable=True).tolist():
-        row = tokens[i].tolist()
+        row = [token for token in tokens[i].tolist() if token >= 0]
         if tuple(row) not in best:
             text = problem.model.tokenizer.decode(row)
             probable = None if known is None else float(known[i])

@@ -47,9 +47,9 @@ Path = tuple[Step, ...]
 class Event(ABC):
     """What every event can tell. Only `key` has no default, and `score` where logits decide."""
 
-    decided_by: ClassVar[Literal["logits", "tokens"]] = "logits"
+    decided_by: ClassVar[Literal["logits", "tokens", "itself"]] = "logits"
     """Whether `score` and `grade` of the next token's logits decide, or `allows` of the path of
-    greedy tokens."""
+    greedy tokens, or an `outcomes` of its own."""
 
     @property
     @abstractmethod
@@ -92,8 +92,18 @@ class Event(ABC):
         return self.key
 
     @property
+    def noise(self) -> int:
+        """How many uniform numbers decide beside the input: one for each token that is sampled."""
+        return 0
+
+    @property
     def can_be_climbed(self) -> bool:
         return self.decided_by == "logits" or bool(self.paths)
+
+    @property
+    def can_be_ranked(self) -> bool:
+        """Whether inputs on which it does not occur have a score that tells how near they are."""
+        return self.can_be_climbed
 
     @property
     def is_single_step(self) -> bool:
@@ -223,6 +233,12 @@ class Continuation(Event):
         return f"{model.tokenizer.decode(list(tokens))!r} ({spelt})"
 
 
+def output_text(tokenizer: Tokenizer, path: list[int]) -> str:
+    """The text of an output, which ends with its first special token."""
+    ends = (i + 1 for i, token in enumerate(path) if token in tokenizer.special_ids)
+    return tokenizer.decode(path[: next(ends, len(path))])
+
+
 def path_of(tokens: tuple[int, ...]) -> Path:
     """The path on which each of the tokens wins after those before it."""
     return tuple(Step(tokens[:j], (token,)) for j, token in enumerate(tokens))
@@ -243,6 +259,7 @@ class Matches(Event):
     name: str | None = None
     """What a function is called in seeds and stores, unless by its own name."""
     decided_by = "tokens"
+    can_be_ranked = True
 
     def __post_init__(self) -> None:
         if isinstance(self.within, bool) or self.within < 1:
@@ -298,7 +315,7 @@ class Matches(Event):
         if path.shape[1] < self.within or not len(path):
             return torch.ones(len(path), dtype=torch.bool)
         distinct, place = path.unique(dim=0, return_inverse=True)
-        texts = [tokenizer.decode(row) for row in distinct.tolist()]
+        texts = [output_text(tokenizer, row) for row in distinct.tolist()]
         return torch.tensor([self.accepts(text) for text in texts], dtype=torch.bool)[place]
 
     def accepts(self, text: str) -> bool:

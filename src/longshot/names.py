@@ -23,6 +23,8 @@ PRESETS = Path(__file__).parent / "study" / "presets"
 DRAWN = ("png", "svg", "pdf")
 FORMATS = ("html", "md", "tex", *DRAWN)
 KINDS = ("brute", "conditional")
+MOST, SAMPLES = 2**17, 2**12
+"""How many inputs a look runs if they are all there are, and how many of more."""
 METHOD_GROUP = "longshot.methods"
 """The entry points by which other packages offer methods."""
 

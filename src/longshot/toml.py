@@ -49,8 +49,8 @@ class TomlFile:
     def refuse(self, path: KeyPath, complaint: str) -> NoReturn:
         """Raise a complaint about a key, with its line."""
         stop = "" if complaint.endswith(("?", ".")) else "."
-        line = line_of(self.source, path)
-        raise LongshotError(f"{self.where}, line {line}, {key_name(path)}: {complaint}{stop}")
+        line = f", line {line_of(self.source, path)}" if self.source else ""
+        raise LongshotError(f"{self.where}{line}, {key_name(path)}: {complaint}{stop}")
 
     @contextmanager
     def errors_at(self, *path: str) -> Iterator[None]:

@@ -23,6 +23,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return done.stdout, folder
 
 
+@pytest.mark.long
 def test_every_method_stands_beside_the_truth(shown: tuple[str, Path]) -> None:
     output, folder = shown
     run = load_run(folder)
@@ -33,6 +34,7 @@ def test_every_method_stands_beside_the_truth(shown: tuple[str, Path]) -> None:
         assert heading in output
 
 
+@pytest.mark.long
 def test_what_it_means(shown: tuple[str, Path]) -> None:
     output, _ = shown
     total, naive, best = map(
@@ -45,6 +47,7 @@ def test_what_it_means(shown: tuple[str, Path]) -> None:
     assert 0 < loss < constant
 
 
+@pytest.mark.long
 def test_the_page_is_there(shown: tuple[str, Path]) -> None:
     output, folder = shown
     (page,) = folder.rglob("*.html")

@@ -164,7 +164,7 @@ def test_a_page_that_cannot_be_written_costs_no_work(
     (tmp_path / "file").write_text("")
     asked = ("estimate", "--target", " but", "--budget", "64", "--html")
     with monkeypatch.context() as patch:
-        patch.setattr("longshot.cli.estimate.estimate_one", lambda *a, **k: pytest.fail("worked"))
+        patch.setattr("longshot.cli.estimate.ask", lambda *a, **k: pytest.fail("worked"))
         for place in (tmp_path / "file" / "page.html", tmp_path, Path("/proc/no/page.html")):
             assert Ran(capsys, *asked, place).code == 2
 

@@ -12,6 +12,7 @@ import argparse
 import collections
 import json
 import multiprocessing
+import os
 import shutil
 import sys
 import tempfile
@@ -38,7 +39,7 @@ class Watched:
         self.process = CONTEXT.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
-        self.since = time.monotonic() + 60  # to begin
+        self.since, self.spent = time.monotonic() + 60, 0.0  # to begin
 
     def tell(self) -> list[dict]:
         """What the worker has said since; a worker that says nothing is a finding."""
@@ -50,9 +51,20 @@ class Watched:
                 self.since = time.monotonic()
         except (EOFError, OSError):
             said.append(self.ended("died"))
-        if time.monotonic() - self.since > SECONDS:
+        waited = time.monotonic() - self.since
+        if waited > 30 * SECONDS or (waited > SECONDS and self.busy() > SECONDS):
             said.append(self.ended("hang"))
+        if said:
+            self.spent += self.busy()
         return said
+
+    def busy(self) -> float:
+        """Processor seconds since it last said something: the machine may be busy with others."""
+        try:
+            times = Path(f"/proc/{self.process.pid}/stat").read_text().split(")")[1].split()
+        except OSError:
+            return 0.0
+        return sum(map(int, times[11:13])) / os.sysconf("SC_CLK_TCK") - self.spent
 
     def ended(self, how: str) -> dict:
         self.process.kill()

@@ -109,6 +109,25 @@ def json_file(raw: bytes, draw: random.Random) -> bytes:
     return json.dumps(value).encode()
 
 
+def hostile_tokenizer(raw: bytes, draw: random.Random) -> bytes:
+    """A part that the library knows, with a number or a text that it does not expect."""
+    number, text = draw.choice(NUMBERS), draw.choice(TEXTS)
+    cut = {"direction": "Right", "max_length": number, "strategy": "LongestFirst", "stride": 5}
+    pad = {"strategy": {"Fixed": number}, "direction": "Right", "pad_to_multiple_of": None,
+           "pad_id": 0, "pad_type_id": 0, "pad_token": text}  # fmt: skip
+    part = draw.choice((
+        {"truncation": cut},
+        {"padding": pad},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": text}},
+        {"pre_tokenizer": {"type": "FixedLength", "length": number}},
+        {"decoder": {"type": "Strip", "content": text[:1], "start": number, "stop": number}},
+        {"model": {"type": "Unigram", "unk_id": number, "vocab": [[text, number]]}},
+        {"model": {"type": "WordPiece", "unk_token": text, "vocab": {text: number},
+                   "continuing_subword_prefix": "", "max_input_chars_per_word": number}},
+    ))  # fmt: skip
+    return json.dumps(json.loads(raw) | part).encode()
+
+
 def toml_file(raw: bytes, draw: random.Random) -> bytes:
     lines = raw.decode().split("\n")
     for _ in range(draw.choice((1, 1, 2, 3))):
@@ -286,7 +305,7 @@ def _rows(path: Path, draw: random.Random) -> bool:
 SPOILS: dict[str, list[Spoil]] = {
     "config": [_by(json_file), _by(mutate_bytes)],
     "their-config": [_by(json_file), _by(mutate_bytes)],
-    "tokenizer": [_by(json_file), _by(json_file), _by(mutate_bytes)],
+    "tokenizer": [_by(json_file), _by(hostile_tokenizer), _by(mutate_bytes)],
     "weights": [_by(safetensors_header), _by(mutate_bytes)],
     "their-weights": [_by(torch_archive), _by(mutate_bytes)],
     "paper": [_by(torch_archive), _by(mutate_bytes)],

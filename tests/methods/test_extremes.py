@@ -118,7 +118,7 @@ def test_cold_proposals_reach_further_up_on_a_trained_model() -> None:
     for token in known.nonzero()[:6, 0].tolist():
         exact = float(truth.probability[token])
         job = Replicas(model, inputs, (ls.TokenIs(token),) * 16, 1024)
-        for run in ITGIS(temperature=0.3).estimate(job):
+        for run in ITGIS(temperature=0.3, score="logit").estimate(job):
             if not run.is_two_sided or run.standard_error is None or run.pareto_k is None:
                 continue
             error, size = run.standard_error / run.probability, run.effective_sample_size or 0

@@ -129,3 +129,14 @@ def test_logits_of_ten_thousand() -> None:
     answers = ls.estimate_many(model, inputs, range(20), method="gld", budget=100)
     assert all(a.log_probability < 0 for a in answers)
     assert max(abs(a.statistics["mu"]) for a in answers) > 1e4
+
+
+def test_an_exact_tie_is_no_win() -> None:
+    """All weights zero: every token has the same logit on every input, and none wins."""
+    model = toy_model(9)
+    for tensor in model.network.parameters():
+        tensor.zero_()
+    inputs = ProductInputs("toy", [TokenDistribution.from_weights([1, 2, 3], [1, 1, 1])] * 3)
+    answer = ls.estimate(model, inputs, 3, method="gld", budget=64)
+    assert (answer.log_probability, answer.hits) == (-math.inf, 0)
+    assert NO_SPREAD in answer.warnings

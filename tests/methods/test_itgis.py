@@ -10,7 +10,7 @@ import torch
 import longshot as ls
 from longshot.estimate import Job
 from longshot.evaluate import Evaluation
-from longshot.inputs import draw, tilted
+from longshot.inputs import draw, tilted, token_scores
 from longshot.methods.itgis import ITGIS, Sampler
 from tests.methods.enumerable import Enumerated, enumerated, midpoints
 from tests.methods.replicas import replicate, summarise
@@ -30,7 +30,8 @@ def all_outcomes(problem: Enumerated, proposals: list[ls.TokenDistribution]) -> 
 def summed_over_outcomes(problem: Enumerated, target: int, slope: torch.Tensor, t: float) -> float:
     """Σ_x q(x)·w(x)·1[hit], with w from the step's own code."""
     rows = [problem.model.embedding[g.distribution.support] for g in problem.inputs.groups]
-    proposals = tilted(problem.inputs, rows, slope, t)
+    scores = token_scores(problem.inputs, rows, slope)
+    proposals = tilted(problem.inputs, scores, torch.tensor([t], dtype=torch.float64))
     batch = draw(problem.inputs, proposals, all_outcomes(problem, proposals))
     assert torch.equal(batch.tokens[0], problem.tokens)
     log_q = log_prob_of(problem, proposals)
@@ -64,7 +65,10 @@ def test_a_wrong_weight_would_be_seen() -> None:
     problem = enumerated(6)
     slope = torch.randn(1, 6, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     rows = [problem.model.embedding[g.distribution.support] for g in problem.inputs.groups]
-    proposals, others = (tilted(problem.inputs, rows, slope, t) for t in (1.0, 1.2))
+    scores = token_scores(problem.inputs, rows, slope)
+    proposals, others = (
+        tilted(problem.inputs, scores, torch.tensor([t], dtype=torch.float64)) for t in (1.0, 1.2)
+    )
     batch = draw(problem.inputs, proposals, all_outcomes(problem, proposals))
     other = draw(problem.inputs, others, all_outcomes(problem, others))
     assert torch.equal(batch.tokens, other.tokens)

@@ -177,6 +177,7 @@ def test_ratio_matches_plain_arithmetic_and_never_overflows() -> None:
     assert far_error is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_the_estimate_is_right_and_its_intervals_cover(temperature: float) -> None:
     """67 runs each: means within 4 errors and 5% of bias, coverage of 88 to 99% in all."""

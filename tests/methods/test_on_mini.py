@@ -28,6 +28,7 @@ def runs_of(
     return summarise(runs, exact), exact, error
 
 
+@pytest.mark.long
 def test_itgis_is_unbiased_and_its_intervals_cover() -> None:
     """50 runs on each target: |z| < 4 (false alarm 6e-5 each), coverage of 88 to 99% in all."""
     enough = given = covered = 0
@@ -48,6 +49,7 @@ def test_mhis_seldom_gives_an_interval_where_its_chains_have_not_mixed() -> None
     assert runs.covered == runs.given
 
 
+@pytest.mark.long
 def test_mhis_covers_where_its_chains_get_round() -> None:
     """50 runs of 1024 steps over 32 positions: coverage of 88 to 99%."""
     runs, _, _ = runs_of(MHIS(temperature=2.0, chains=8), "r", 2**13, count=50)
@@ -77,6 +79,7 @@ def test_mhis_covers_where_its_chains_mix() -> None:
     assert covered >= 0.88 * given
 
 
+@pytest.mark.long
 def test_heavy_weights_need_the_stretch() -> None:
     """Without it the same runs' intervals cover less than 88%: the control."""
     model = ls.load_model("mini-1l")
@@ -86,7 +89,7 @@ def test_heavy_weights_need_the_stretch() -> None:
         token = model.tokenizer.single(target)
         exact = float(truth.probability[token])
         job = Replicas(model, inputs, (ls.TokenIs(token),) * 40, 1024)
-        for run in ITGIS(temperature=0.7).estimate(job):
+        for run in ITGIS(temperature=0.7, score="logit").estimate(job):
             if not run.is_two_sided or run.standard_error is None:
                 continue
             error, size = run.standard_error / run.probability, run.effective_sample_size or 0

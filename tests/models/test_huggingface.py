@@ -154,7 +154,7 @@ def problem(family: str) -> Enumerated:
     return Enumerated(loaded(family), inputs, rows, inputs.log_prob(rows).exp(), output)
 
 
-BUDGETS = {"naive": 2048, "conditional": 128, "itgis": 1024, "mhis": 3072}
+BUDGETS = {"naive": 2048, "conditional": 128, "itgis": 1024, "mhis": 3072, "splitting": 2048}
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[:9])

@@ -110,6 +110,32 @@ def test_a_gguf_file(tmp_path: Path) -> None:
     assert model.tokenizer.encode("abc") == [VOCAB - 1, 3]
 
 
+def test_a_gguf_file_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_gguf(hf_model("Llama", head_dim=8, attention_bias=False), tmp_path / "toy.gguf")
+    name = f"hf:{tmp_path}#toy.gguf"
+    first = ls.load_model(name)
+    (copy,) = (tmp_path / "cache" / "longshot" / "gguf").iterdir()
+    weights = copy / "model.safetensors"
+    assert weights.is_file()
+    written = weights.stat().st_mtime_ns
+    second = ls.load_model(name)
+    assert (second.fingerprint, second.name, second.source) == (
+        first.fingerprint,
+        first.name,
+        first.source,
+    )
+    assert weights.stat().st_mtime_ns == written
+    weights.write_bytes(weights.read_bytes()[:100])  # damaged: made again
+    assert ls.load_model(name).fingerprint == first.fingerprint
+    assert weights.stat().st_size > 100
+    write_gguf(hf_model("Llama", head_dim=8, attention_bias=False), tmp_path / "toy.gguf")
+    with (tmp_path / "toy.gguf").open("ab") as file:
+        file.write(b"\0" * 64)  # another file of the same name
+    ls.load_model(name)
+    assert len(list((tmp_path / "cache" / "longshot" / "gguf").iterdir())) == 2
+
+
 def write_gguf(model: Any, path: Path) -> None:
     """Our Llama with the toy tokenizer in llama.cpp's format."""
     import gguf

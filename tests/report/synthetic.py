@@ -33,7 +33,7 @@ NASTY = (
 
 def estimate(method: str, log_probability: float, spread: float, **other: Any) -> Estimate:
     p = math.exp(log_probability)
-    given = method not in ("gld", "qld") and p > 0
+    given, wide = method not in ("gld", "qld") and p > 0, math.exp(2 * spread)
     return Estimate(
         method=method,
         settings={"temperature": 1.0},
@@ -41,7 +41,7 @@ def estimate(method: str, log_probability: float, spread: float, **other: Any) -
         seed=0,
         budget=4096,
         log_probability=log_probability,
-        interval=(p / math.exp(2 * spread), p * math.exp(2 * spread)) if given else (0.0, 1.0),
+        interval=(p / wide, min(p * wide, 1.0)) if given else (0.0, 1.0),
         no_interval=None if given else "no sample hit",
         hits=7 if p > 0 else 0,
         statistics={"mu": -4.0 + 0.2 * log_probability if p > 0 else -9.0, "sigma": 1.5},

@@ -41,7 +41,7 @@ def made(
         seed=0,
         budget=64,
         log_probability=log_x,
-        interval=interval,
+        interval=interval or (0.0, 1.0),
         no_interval=None if interval else "none",
         statistics=statistics,
     )

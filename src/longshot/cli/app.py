@@ -119,7 +119,9 @@ def run() -> None:
     """Run the command line; a `LongshotError` is one line on stderr and exit code 2."""
     try:
         app()
-    except LongshotError as error:
+    except (LongshotError, OSError, MemoryError) as error:
+        if isinstance(error, BrokenPipeError):  # whoever read what is printed has gone
+            sys.exit(1)
         line = Text.assemble(("error:", "bold red"), f" {visible(str(error))}")
         PlainConsole(stderr=True).print(line, soft_wrap=True)
         sys.exit(2)

@@ -42,7 +42,7 @@ def compare_methods(
 ) -> None:
     """Ask all methods that can answer a question, each by its defaults.
 
-    Example: [bold]longshot compare-methods mini-2l camel ail --budget 4096[/]
+    Example: [bold]longshot compare-methods mini-2l camel ail --budget 4k[/]
     """
     calls = parse_count(budget)
     from longshot.estimate import Job, Problem

@@ -13,18 +13,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import (
-    JsonOption,
-    SeedOption,
-    app,
-    console,
-    some_inputs,
-    some_models,
-)
+from longshot.cli.app import JsonOption, SeedOption, app, console, some_inputs, some_models
 from longshot.errors import LongshotError, visible
 
 if TYPE_CHECKING:
-    from longshot.inputs import PositionSummary, Product
+    from longshot.inputs import Inputs, PositionSummary, Product
     from longshot.models import Model, Tokenizer
 
 WHO = "longshot inputs"
@@ -64,7 +57,7 @@ def inputs(
 
     Examples: [bold]longshot inputs[/], [bold]longshot inputs show camel --model mini-2l -n 3[/]
     """
-    from longshot.inputs import as_product, load_inputs
+    from longshot.inputs import load_inputs
     from longshot.models import load_model
 
     match what or [], file:
@@ -72,10 +65,10 @@ def inputs(
             _list(load_model(model), corpus, as_json)
         case (["show", name], None):
             shown = load_model(model)
-            _show(as_product(load_inputs(name, shown, corpus), WHO), shown, number, seed, as_json)
+            _show(load_inputs(name, shown, corpus), shown, number, seed, as_json)
         case ["show"], Path(suffix=".toml"):
             shown = load_model(model)
-            _show(as_product(load_inputs(file, shown, corpus), WHO), shown, number, seed, as_json)
+            _show(load_inputs(file, shown, corpus), shown, number, seed, as_json)
         case _:
             raise LongshotError(
                 "Write longshot inputs, or longshot inputs show NAME, "
@@ -107,23 +100,31 @@ def _list(model: Model, corpus: list[str] | None, as_json: bool) -> None:
         console.print(table)
 
 
-def _show(inputs: Product, model: Model, number: int, seed: int, as_json: bool) -> None:
+def _show(inputs: Inputs, model: Model, number: int, seed: int, as_json: bool) -> None:
     from torch import Generator
 
-    drawn = inputs.sample(number, Generator().manual_seed(seed)).tolist()
-    summaries = inputs.describe()
+    from longshot.inputs import as_finite, as_product, is_finite, is_product
+
+    padded = inputs.sample(number, Generator().manual_seed(seed)).tolist()
+    drawn = [[token for token in row if token >= 0] for row in padded]
+    product = as_product(inputs, WHO) if is_product(inputs) else None
     if as_json:
-        typer.echo(_json(inputs, summaries, drawn, model.tokenizer))
+        typer.echo(_json(inputs, product, drawn, model.tokenizer))
         return
-    bits = sum(summary.entropy_bits for summary in summaries)
-    headline = (
-        f"{inputs.name} for {model.name}: {inputs.length} tokens, "
-        f"{len(inputs.free_positions)} of them random, {bits:.1f} bits an input"
-    )
+    if product is not None:
+        bits = sum(summary.entropy_bits for summary in product.describe())
+        what = f"{len(product.free_positions)} of them random, {bits:.1f} bits an input"
+    else:
+        what = "at most"
+        if is_finite(inputs):
+            what += f", {as_finite(inputs, WHO).count} inputs in all"
+    headline = f"{inputs.name} for {model.name}: {inputs.length} tokens, {what}"
+    headline = headline.replace("tokens, at most", "tokens at most")
     console.print(Text(visible(headline), style="bold"))
     for tokens in drawn:
         console.print(_coloured(tokens, model.tokenizer), soft_wrap=True)
-    console.print(_position_table(summaries, model.tokenizer))
+    if product is not None:
+        console.print(_position_table(product.describe(), model.tokenizer))
 
 
 def _coloured(tokens: list[int], tokenizer: Tokenizer) -> Text:
@@ -165,19 +166,15 @@ def _folded(summaries: tuple[PositionSummary, ...]) -> Iterator[tuple[str, Posit
 
 
 def _json(
-    inputs: Product,
-    summaries: tuple[PositionSummary, ...],
-    drawn: list[list[int]],
-    tokenizer: Tokenizer,
+    inputs: Inputs, product: Product | None, drawn: list[list[int]], tokenizer: Tokenizer
 ) -> str:
-    return json.dumps(
-        {
-            "name": inputs.name,
-            "fingerprint": inputs.fingerprint,
-            "length": inputs.length,
-            "free_positions": inputs.free_positions,
-            "positions": [asdict(summary) for summary in summaries],
-            "samples": [{"tokens": tokens, "text": tokenizer.decode(tokens)} for tokens in drawn],
-        },
-        indent=2,
-    )
+    known: dict[str, object] = {
+        "name": inputs.name,
+        "fingerprint": inputs.fingerprint,
+        "length": inputs.length,
+    }
+    if product is not None:
+        known["free_positions"] = product.free_positions
+        known["positions"] = [asdict(summary) for summary in product.describe()]
+    samples = [{"tokens": tokens, "text": tokenizer.decode(tokens)} for tokens in drawn]
+    return json.dumps(known | {"samples": samples}, indent=2)

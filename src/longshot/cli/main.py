@@ -7,6 +7,7 @@ from longshot.cli import (  # noqa: F401
     demo,
     estimate,
     inputs,
+    look,
     models,
     report,
     score,

@@ -8,13 +8,16 @@ from longshot.evaluate.argmax import (
     readout,
     winners,
 )
-from longshot.evaluate.blocks import activations
+from longshot.evaluate.blocks import activations, macs
 from longshot.evaluate.enumeration import Enumeration, Leaves, tokens_to_run
 from longshot.evaluate.evaluator import Evaluator
 from longshot.evaluate.greedy import Continue, Outcomes, PlainContinuations, outcomes
+from longshot.evaluate.judged import Judged
 from longshot.evaluate.passes import Evaluation, Spent
 from longshot.evaluate.readers import Decision
+from longshot.evaluate.sampled import Sampled
 from longshot.evaluate.tails import Tails
+from longshot.evaluate.texts import Sayer, TextEvent, follow
 
 __all__ = [
     "RIVALS",
@@ -25,13 +28,19 @@ __all__ = [
     "Enumeration",
     "Evaluation",
     "Evaluator",
+    "Judged",
     "Leaves",
     "Outcomes",
     "PlainContinuations",
+    "Sampled",
+    "Sayer",
     "Spent",
     "Tails",
+    "TextEvent",
     "Winners",
     "activations",
+    "follow",
+    "macs",
     "outcomes",
     "readout",
     "tokens_to_run",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.evaluate.argmax import readout
+from longshot.inputs import by_length
 from longshot.models import Model, SizedNetwork, in_blocks
 
 BLOCK = 64  # rows of one model call: many enough for fast products, few enough for the cache
@@ -20,6 +21,15 @@ GRAIN = 8  # the last block is filled up to a multiple of this: a few chains alo
 
 def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Tensor, "rows width"]:
     """The activation before the unembedding of each input, in blocks."""
+    out = torch.empty(len(tokens), model.width, dtype=readout(model).dtype, device=model.device)
+    for rows, some in by_length(tokens):
+        out[rows] = _of_one_length(model, some)
+    return out
+
+
+def _of_one_length(
+    model: Model, tokens: Int[Tensor, "rows position"]
+) -> Float[Tensor, "rows width"]:
     out = torch.empty(len(tokens), model.width, dtype=readout(model).dtype, device=model.device)
 
     def run(here: slice) -> None:
@@ -30,6 +40,11 @@ def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Ten
         in_blocks(model.network, len(tokens), tokens.shape[1], run, BLOCK)
     refuse_non_finite(out.sum(1), tokens, model)
     return out
+
+
+def macs(model: Model, tokens: Int[Tensor, "rows position"]) -> int:
+    """The multiply-accumulates of plain passes over inputs, the unembedding apart."""
+    return sum(len(some) * model.network.macs(some.shape[1]) for _, some in by_length(tokens))
 
 
 def filled_up(here: slice, model: Model, positions: int) -> slice | Int[Tensor, " filled"]:

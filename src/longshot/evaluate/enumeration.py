@@ -90,7 +90,7 @@ class Enumeration:
         if ended.any():
             leaf, node = _rows(children[ended], parent[ended])
             tokens = sheet.tokens[leaf, :stop]
-            go_on = CachedContinuations(self.model, network, memory, node, stop)
+            go_on = CachedContinuations(self.model, network, tokens, memory, node)
             yield Leaves(tokens, sheet.log_prob[leaf], activation[node], go_on)
             self.macs += go_on.macs
         children, parent = children[~ended], parent[~ended]
@@ -157,11 +157,11 @@ class CachedContinuations:
         self,
         model: Model,
         network: CachedNetwork,
+        tokens: Int64[Tensor, "row length"],
         memory: Memory,
         node: Int64[Tensor, " row"],
-        length: int,
     ) -> None:
-        self.model, self.network, self.length = model, network, length
+        self.model, self.network, self.tokens = model, network, tokens
         self.memory, self.node, self.macs = memory, node, 0
 
     def __call__(
@@ -169,7 +169,7 @@ class CachedContinuations:
     ) -> Float[Tensor, "some width"]:
         if path.shape[1] == 1:
             self.own = [layer[:, self.node] for layer in self.memory]
-        at = self.length + path.shape[1] - 1
+        at = self.tokens.shape[1] + path.shape[1] - 1
         some = [layer[:, rows] for layer in self.own]
         with torch.no_grad():
             activation = self.network.resume(self.model.embed(path[:, -1:]), some, at)

@@ -24,6 +24,8 @@ from longshot.evaluate.blocks import GRAIN
 from longshot.evaluate.greedy import PlainContinuations, outcomes
 from longshot.evaluate.passes import Evaluation, Known, Pass, Spent
 from longshot.evaluate.readers import Decision, LogitReader, TokenReader
+from longshot.evaluate.sampled import SampledPath, ranked
+from longshot.evaluate.texts import Sayer, TextEvent
 from longshot.events import Event, Score, Step, TokenIn
 from longshot.inputs import Inputs
 from longshot.models import Model
@@ -45,6 +47,9 @@ class Evaluator:
     ) -> None:
         self.model, self.events = model, events
         self._paths: list[Int[Tensor, " step"]] = []
+        self._text: TextEvent | None = None
+        self._say = Sayer(model, inputs)
+        self._seen: tuple[Tensor, Decision] | None = None
         if all(event.is_single_step for event in events):
             reader = TokenReader(model, events, score)
             self.passes = [Pass(model, (), reader, len(events), inputs)]
@@ -52,8 +57,10 @@ class Evaluator:
             raise LongshotError("An event beyond one token is evaluated alone.")
         elif events[0].decided_by == "logits":
             self.passes = [Pass(model, (), LogitReader(model, events[0]), 1, inputs)]
-        else:
+        elif events[0].paths:
             self._lay_out_paths(events[0], inputs)
+        else:
+            self.passes, self._text = [], ranked(events[0])
         self._decoded = Spent(0, 0, 0)
         self._decoded_ties = 0
 
@@ -65,12 +72,17 @@ class Evaluator:
             [TokenIn(frozenset(s.members)) for s in scored if s.forced == f] for f in beginnings
         ]
         self.passes = [
-            Pass(self.model, f, TokenReader(self.model, after, "gap"), len(after), inputs)
+            Pass(self.model, f, self._reader(event, len(f), after), len(after), inputs)
             for f, after in zip(beginnings, following, strict=True)
         ]
         self._paths = [torch.tensor([scored.index(s) for s in path]) for path in event.paths]
         self._pass = torch.tensor([beginnings.index(step.forced) for step in scored])
         self._place = torch.tensor([i for after in following for i in range(len(after))])
+
+    def _reader(self, event: Event, step: int, after: list[TokenIn]) -> TokenReader | LogitReader:
+        if isinstance(event, SampledPath):
+            return LogitReader(self.model, event.at(step))
+        return TokenReader(self.model, after, "gap")
 
     def __call__(
         self,
@@ -80,6 +92,8 @@ class Evaluator:
         known: Sequence[Known] | None = None,
     ) -> Evaluation:
         """Score and activations of each input and, if asked, the gradient of its score."""
+        if self._text is not None:
+            return self._read(tokens, gradient)
         remembered = [None] * len(self.passes) if known is None else known
         if not self._paths:
             return self.passes[0](tokens, owner, gradient, remembered[0])
@@ -127,18 +141,35 @@ class Evaluator:
         owner: Int[Tensor, " rows"],
     ) -> Decision:
         """Whether the owner's event occurs, from the activations of an evaluation."""
+        if self._text is not None:
+            if self._seen is None or self._seen[0] is not tokens:
+                self._read(tokens, False)
+            assert self._seen is not None
+            return self._seen[1]
         before = activation.split(self.model.width, 1)
         if not self._paths:
             return self.passes[0].reader.decide(before[0], owner)
         if not self.events[0].follows_paths:
             return self._decode(tokens, before[0])
         gap = torch.full((len(tokens),), math.inf, dtype=torch.float64)
-        left = torch.arange(len(tokens))
+        grade, left = torch.ones_like(gap), torch.arange(len(tokens))
         for one, v in zip(self.passes, before, strict=True):  # what is lost is not gone on with
-            found = one.reader.decide(v[left.to(v.device)], torch.zeros_like(left)).gap
-            gap[left] = gap[left].minimum(found)
-            left = left[gap[left] > 0]
-        return Decision.by_gap(gap)
+            found = one.reader.decide(v[left.to(v.device)], torch.zeros_like(left))
+            gap[left] = gap[left].minimum(found.gap)
+            grade[left] *= found.grade
+            left = left[grade[left] > 0]
+        return Decision(grade, gap)
+
+    def _read(self, tokens: Int[Tensor, "rows position"], gradient: bool) -> Evaluation:
+        """What the event reads in the outputs; their score has no gradient."""
+        event = self._text
+        assert event is not None
+        if gradient:
+            raise LongshotError(f"{event.key} has no gradient to climb.")
+        said = self._say(tokens, event.steps, event.temperature, event.looks_close)
+        self._seen = (tokens, event.read(self.model, tokens, said))
+        v = self.model.unembedding.new_zeros(len(tokens), self.model.width)
+        return Evaluation(self._seen[1].gap, v, None)
 
     def reach(
         self,
@@ -151,6 +182,11 @@ class Evaluator:
         Most of those that do not, for an event of one step, never meet the whole vocabulary.
         """
         owner = torch.zeros(len(tokens), dtype=torch.int64)
+        if self._text is not None:
+            grade, gap = self.decide(tokens, torch.empty(len(tokens), 0), owner)
+            return Decision(
+                grade.masked_fill(gap < least, 0), gap.masked_fill(gap < least, -math.inf)
+            )
         if not self._paths:
             one = self.passes[0]
             found = one.reader.decide(
@@ -184,6 +220,8 @@ class Evaluator:
 
     @property
     def near_ties(self) -> Int[Tensor, " event"]:
+        if self._text is not None:
+            return torch.zeros(1, dtype=torch.int64)
         if not self._paths:
             return self.passes[0].reader.near_ties
         return torch.tensor(
@@ -192,6 +230,8 @@ class Evaluator:
 
     def cost(self, i: int) -> Spent:
         """What was spent on event i so far."""
+        if self._text is not None:
+            return Spent(self._say.forwards, 0, self._say.macs)
         if not self._paths:
             return self.passes[0].cost(i)
         each = [one.cost(j) for one in self.passes for j in range(len(one.reader.near_ties))]
@@ -205,8 +245,7 @@ def _by_length(step: Step) -> tuple[int, Step]:
 def _gaps(one: Pass, evaluation: Evaluation) -> Float[Tensor, "rows following"]:
     """The gap of each token that may follow, from an evaluation of the first of them."""
     reader = one.reader
-    assert isinstance(reader, TokenReader)
-    if len(reader.members) == 1:
+    if isinstance(reader, LogitReader) or len(reader.members) == 1:
         return evaluation.score[:, None]
     reader.decider.count(torch.zeros(len(evaluation.score), dtype=torch.int64))  # the logits again
     return reader.gaps(evaluation.activation).cpu()

@@ -14,9 +14,10 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from longshot.evaluate.argmax import Decider, Winners, winners
-from longshot.evaluate.blocks import activations
+from longshot.evaluate.blocks import activations, macs
 from longshot.evaluate.readers import decide_by_logits
 from longshot.events import Event, TokenIs
+from longshot.inputs import continued
 from longshot.models import Model
 
 ROWS = 4096  # inputs that are followed at once, with an activation for every step
@@ -57,6 +58,9 @@ def outcomes(
         decision = decide_by_logits(model, event, v)
         rows = (decision.grade > 0).nonzero()[:, 0]
         return Outcomes(rows, decision.grade[rows], decision.gap[rows], 0)
+    if event.decided_by == "itself":
+        own: Outcomes = event.outcomes(model, v, go_on)  # type: ignore[attr-defined]
+        return own
     won = winners(model, v) if won is None else won
     size = max(len(v), 1) if event.steps == 1 else ROWS
     followed = [
@@ -122,8 +126,7 @@ class PlainContinuations:
     def __call__(
         self, rows: Int[Tensor, " some"], path: Int[Tensor, "some step"]
     ) -> Float[Tensor, "some width"]:
-        longer = torch.cat([self.tokens[rows], path], 1)
-        call = self.model.network.macs(longer.shape[1]) + self.model.unembedding.numel()
+        longer = continued(self.tokens[rows], path)
         self.forwards += len(rows)
-        self.macs += len(rows) * call
+        self.macs += macs(self.model, longer) + len(rows) * self.model.unembedding.numel()
         return activations(self.model, longer)

@@ -7,6 +7,8 @@ of what follows them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 from longshot.evaluate.argmax import readout
 from longshot.evaluate.blocks import BLOCK, GRAIN, filled_up, refuse_non_finite
 from longshot.evaluate.readers import LogitReader, TokenReader
-from longshot.inputs import Inputs, fixed_beginning
+from longshot.inputs import Inputs, by_length, continued, fixed_beginning
 from longshot.models import CachedNetwork, Memory, Model, SizedNetwork, in_blocks
 
 
@@ -42,6 +44,15 @@ class Known(NamedTuple):
 
     memory: Memory
     start: int
+
+    @contextmanager
+    def copied(self, rows: Int[Tensor, " some"], length: int) -> Iterator[Known]:
+        """A copy of some rows of one length, filled up, that is put back in the end."""
+        filled = torch.cat([rows, rows[:1].expand(-len(rows) % GRAIN)])
+        mine = self.rows(filled)._replace(start=min(self.start, length - 1))
+        yield mine
+        for layer, new in zip(self.memory, mine.memory, strict=True):
+            layer[:, rows] = new[:, : len(rows)]
 
     def rows(self, chosen: slice | Tensor) -> Known:
         """The same of some rows: a view of a slice, a copy of any others."""
@@ -90,7 +101,47 @@ class Pass:
         known: Known | None = None,
     ) -> Evaluation:
         """Score and activation of each input and, if asked, the gradient of its score."""
-        tokens = torch.cat([tokens, self.forced.expand(len(tokens), -1)], 1)
+        tokens = continued(tokens, self.forced.expand(len(tokens), -1))
+        (first, *others) = by_length(tokens)
+        if isinstance(first[0], slice):
+            return self._of_one_length(tokens, owner, gradient, known)
+        whole = Evaluation(
+            torch.empty(len(tokens), dtype=self.readout.dtype),
+            self.readout.rows.new_empty(len(tokens), self.model.width),
+            None,
+        )
+        if gradient:
+            shape = (len(tokens), tokens.shape[1] - len(self.forced), self.model.embedding.shape[1])
+            whole = whole._replace(gradient=self.readout.rows.new_zeros(shape))
+        for rows, some in (first, *others):
+            assert isinstance(rows, Tensor)
+            score, v, slopes = self._some(rows, some, owner, gradient, known)
+            whole.score[rows], whole.activation[rows] = score, v
+            if whole.gradient is not None and slopes is not None:
+                whole.gradient[rows, : slopes.shape[1]] = slopes
+        return whole
+
+    def _some(
+        self,
+        rows: Int[Tensor, " some"],
+        tokens: Int[Tensor, "some position"],
+        owner: Int[Tensor, " rows"],
+        gradient: bool,
+        known: Known | None,
+    ) -> Evaluation:
+        """The rows of one length among others; a row that ends before `start` runs its last."""
+        if known is None:
+            return self._of_one_length(tokens, owner[rows], gradient, None)
+        with known.copied(rows, tokens.shape[1]) as mine:
+            return self._of_one_length(tokens, owner[rows], gradient, mine)
+
+    def _of_one_length(
+        self,
+        tokens: Int[Tensor, "rows position"],
+        owner: Int[Tensor, " rows"],
+        gradient: bool,
+        known: Known | None,
+    ) -> Evaluation:
         rows, free, device = len(tokens), tokens.shape[1] - len(self.forced), self.model.device
         dtype = self.readout.dtype
         score = torch.empty(rows, dtype=dtype)
@@ -128,11 +179,21 @@ class Pass:
         self, tokens: Int[Tensor, "rows position"], known: Known | None = None
     ) -> Float[Tensor, "rows width"]:
         """The activation of each input alone, of which nothing is read; the first event pays."""
-        tokens = torch.cat([tokens, self.forced.expand(len(tokens), -1)], 1)
+        tokens = continued(tokens, self.forced.expand(len(tokens), -1))
+        v = self.readout.rows.new_empty(len(tokens), self.model.width)
+        for rows, some in by_length(tokens):
+            if known is None or isinstance(rows, slice):
+                v[rows] = self._activations_of_one_length(some, known)
+            else:
+                with known.copied(rows, some.shape[1]) as mine:
+                    v[rows] = self._activations_of_one_length(some, mine)
+        return v
+
+    def _activations_of_one_length(
+        self, tokens: Int[Tensor, "rows position"], known: Known | None
+    ) -> Float[Tensor, "rows width"]:
         since = self.prefix.shape[1] if known is None else known.start
-        v = torch.empty(
-            len(tokens), self.model.width, dtype=self.readout.dtype, device=self.model.device
-        )
+        v = self.readout.rows.new_empty(len(tokens), self.model.width)
 
         def run(here: slice) -> None:
             block = tokens[filled_up(here, self.model, tokens.shape[1]), since:]

@@ -6,7 +6,7 @@ sentence where it is missing: nothing outside this package asks what kind of inp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -18,15 +18,24 @@ from longshot.errors import LongshotError
 from longshot.inputs.tokens import TokenDistribution
 from longshot.models import Model
 
+NOTHING = -1
+"""Fills a row up at its end where an input is shorter than the longest.
+
+Only tokens are ≥ 0, so that rows need no lengths beside them and what takes NOTHING for a token
+fails at once. Whatever runs inputs does so in groups of one length: `by_length`.
+"""
+
 
 @runtime_checkable
 class Inputs(Protocol):
-    """A distribution over token sequences of one length that can be sampled and partly redrawn."""
+    """A distribution over token sequences that can be sampled and partly redrawn."""
 
     @property
     def name(self) -> str: ...
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """Of the longest of them."""
+
     @property
     def fingerprint(self) -> str:
         """A short digest: inputs that agree in it are the same."""
@@ -111,6 +120,29 @@ class Product(Inputs, WithLogProb, Protocol):
         """For each position its support, entropy and most probable tokens."""
 
 
+def by_length(
+    tokens: Int[Tensor, "n width"],
+) -> Iterator[tuple[slice | Int64[Tensor, " some"], Int[Tensor, "some length"]]]:
+    """The rows of each length, without what fills them up; all at once where there is only one."""
+    if not len(tokens) or bool((tokens[:, -1] >= 0).all()):
+        yield slice(None), tokens
+        return
+    lengths = (tokens >= 0).sum(1)
+    for length in lengths.unique().tolist():
+        rows = (lengths == length).nonzero()[:, 0]
+        yield rows, tokens[rows, :length]
+
+
+def continued(
+    tokens: Int[Tensor, "n width"], path: Int[Tensor, "n step"]
+) -> Int[Tensor, "n longer"]:
+    """Each input with a path of its own behind its last token."""
+    longer = torch.cat([tokens, path], 1)
+    if not path.shape[1] or bool((tokens[:, -1] >= 0).all()):
+        return longer
+    return longer.gather(1, (longer < 0).long().argsort(dim=1, stable=True))
+
+
 def is_product(inputs: Inputs) -> bool:
     """Whether the tokens of the inputs are independent."""
     return hasattr(inputs, "positions") and hasattr(inputs, "groups")
@@ -147,12 +179,13 @@ def mixed_radix(index: Int64[Tensor, " n"], sizes: Sequence[int]) -> Int64[Tenso
 
 def log_prob(inputs: Inputs, tokens: Int[Tensor, "n length"]) -> Float64[Tensor, " n"] | None:
     """The log probability of each input, None where the inputs cannot tell."""
-    return inputs.log_prob(tokens) if hasattr(inputs, "log_prob") else None
+    known: Tensor | None = inputs.log_prob(tokens) if hasattr(inputs, "log_prob") else None
+    return known
 
 
 def fixed_beginning(inputs: Inputs | None) -> Int64[Tensor, "1 prefix"]:
     """The tokens with which every input begins, short of the last position."""
-    fixed: list[int] = []
+    fixed: list[int] = list(getattr(inputs, "beginning", ()))
     if inputs is not None and is_product(inputs):
         for distribution in as_product(inputs, "a fixed beginning").positions[:-1]:
             if not distribution.is_fixed:
@@ -167,6 +200,12 @@ def refuse_unreadable(inputs: Inputs, model: Model) -> None:
         raise LongshotError(
             f"The inputs {inputs.name!r} are {inputs.length} tokens long, but the model "
             f"{model.name!r} reads at most {model.context}."
+        )
+    writer = getattr(inputs, "writer", None)
+    if isinstance(writer, Model) and writer.tokenizer.fingerprint != model.tokenizer.fingerprint:
+        raise LongshotError(
+            f"{writer.name}, which writes the inputs {inputs.name!r}, has another tokenizer than "
+            f"{model.name}: it would read other words than were written."
         )
     if is_product(inputs):
         supports = [d.support for d in as_product(inputs, "a check of tokens").positions]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from longshot.errors import LongshotError
 from longshot.files import DIGEST, read_tensors, save_tensors, writing
 from longshot.inputs.corpus import Corpus, RandomHexadecimal, Source, parse_corpus
 from longshot.models.checkpoints import ZOO
+from longshot.models.converted import cache_folder
 from longshot.models.tokenizer import Tokenizer
 
 _SHIPPED = Path(__file__).parent / "frequencies" / "mini.safetensors"
@@ -71,7 +71,7 @@ def _counted(
     """The counts from the cache, or counted now and put there."""
     digests = [source.digest(documents) for source in sources]
     key = hashlib.sha256(" ".join([tokenizer.fingerprint, str(tokenizer.bos), *digests]).encode())
-    path = _cache_folder() / f"{key.hexdigest()[:32]}.safetensors"
+    path = cache_folder("counts") / f"{key.hexdigest()[:32]}.safetensors"
     with contextlib.suppress(LongshotError):  # absent or damaged: count again
         tables, metadata = read_tensors(path)
         if DIGEST in metadata and len(tables.get("counts", ())) == tokenizer.vocab_size:
@@ -109,8 +109,3 @@ def _eos(tokenizer: Tokenizer) -> list[int]:
     names = ("<|EOS|>", "<|end_of_text|>", "</s>", "<eos>", "<|endoftext|>")
     found = (tokenizer.backend.token_to_id(name) for name in names)
     return [token for token in found if token is not None][:1]
-
-
-def _cache_folder() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root).expanduser() / "longshot" / "counts"

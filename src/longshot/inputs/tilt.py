@@ -15,23 +15,60 @@ from torch import Tensor
 from longshot.inputs.base import Product
 from longshot.inputs.tokens import TokenDistribution
 
+Scores = list[Float64[Tensor, "target _ _"]]
+"""The score of every token at every free position, group by group."""
 
-def tilted(
+
+def token_scores(
     inputs: Product,
     rows: Sequence[Float64[Tensor, "_ width"]],
     slope: Float64[Tensor, "target position width"],
-    temperature: float,
-) -> list[TokenDistribution]:
-    """q for each target and free position, group by group.
+) -> Scores:
+    """s_i(x) for each target and free position, from slopes in embedding space.
 
-    `slope` is s in embedding space and `rows` are the embeddings of each group's support.
+    `rows` are the embeddings of each group's support.
     """
-    proposals = []
-    for (p, positions), embedding in zip(inputs.groups, rows, strict=True):
+    scores = []
+    for (_, positions), embedding in zip(inputs.groups, rows, strict=True):
         here = slope[:, torch.tensor(positions)]
-        s = torch.bmm(here, embedding.mT.expand(len(slope), -1, -1))
-        proposals.append(p.tilt(s.cpu(), temperature))
-    return proposals
+        scores.append(torch.bmm(here, embedding.mT.expand(len(slope), -1, -1)).cpu())
+    return scores
+
+
+def tilted(
+    inputs: Product, scores: Scores, temperature: Float64[Tensor, " target"]
+) -> list[TokenDistribution]:
+    """q for each target and free position, group by group, each target at its temperature."""
+    pairs = zip(inputs.groups, scores, strict=True)
+    return [p.tilt(s / temperature[:, None, None], 1.0) for (p, _), s in pairs]
+
+
+def boundary_temperature(
+    inputs: Product,
+    scores: Scores,
+    mean: Float64[Tensor, " target"],
+    ends: tuple[float, float],
+) -> Float64[Tensor, " target"]:
+    """The temperature at which a linear gap is 0 on average.
+
+    The linear gap is m + Σ_i (s_i(x_i) − E_p s_i), with m the mean of the gap under p. Its mean
+    under q is m + K'(1/T) − K'(0), where K(θ) = Σ_i log E_p exp(θ·s_i) is convex, so that bisection
+    between the ends finds where it vanishes: the tilt that is best for a linear gap.
+    """
+
+    def climbed(temperature: Tensor) -> Float64[Tensor, " target"]:
+        total = torch.zeros_like(temperature)
+        for (p, _), s in zip(inputs.groups, scores, strict=True):
+            q = torch.softmax(p.log_probs + s / temperature[:, None, None], -1)
+            total += ((q - p.probabilities) * s).sum((1, 2))
+        return total
+
+    low, high = (torch.full_like(mean, end) for end in ends)
+    for _ in range(12):
+        middle = (low * high).sqrt()
+        short = mean + climbed(middle) < 0  # too warm
+        low, high = torch.where(short, low, middle), torch.where(short, middle, high)
+    return (low * high).sqrt()
 
 
 class Draws(NamedTuple):

@@ -124,7 +124,7 @@ class Auto(Method):
         """The answer after others were asked, with a warning where one of them disagrees."""
         spent, statistics, others = answer.cost, dict(answer.statistics), {"naive": plain}
         calls = int(min(max(OPINION * spent.forwards, OPINION_CALLS[0]), OPINION_CALLS[1]))
-        for other in (GivenLast(), ITGIS(score="gap", temperature=0.5)):
+        for other in (GivenLast(), ITGIS()):
             asked = replace(job, budget=calls, progress=lambda share: None)
             if spent.forwards + 4 * calls > job.budget:  # a gradient costs more than a call
                 break
@@ -174,7 +174,7 @@ def _is_enumerable(job: Job) -> bool:
     return calls is not None and calls <= job.budget
 
 
-class Seen(NamedTuple):
+class SeenAmong(NamedTuple):
     """Where an event occurs among some draws, and what it took to know."""
 
     found: Outcomes
@@ -190,16 +190,16 @@ class PlainDraws:
         self.tokens = job.inputs.sample(n, generator)
         self.values = activations(job.model, self.tokens)
         self.won, self.seconds = winners(job.model, self.values), clock.seconds
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenAmong] = {}
 
-    def outcomes(self, event: Event) -> Seen:
+    def outcomes(self, event: Event) -> SeenAmong:
         """Where an event occurs; found out once."""
         if event.key not in self._seen:
             clock, go_on = Clock(), PlainContinuations(self.job.model, self.tokens)
             found = outcomes(self.job.model, event, self.values, go_on, self.won)
             macs = self.n * self.job.call_macs + go_on.macs
             forwards, seconds = math.ceil(macs / self.job.call_macs), self.seconds + clock.seconds
-            self._seen[event.key] = Seen(found, macs, Cost(forwards, 0, macs, seconds))
+            self._seen[event.key] = SeenAmong(found, macs, Cost(forwards, 0, macs, seconds))
         return self._seen[event.key]
 
     def interval(self, event: Event) -> Interval:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.estimate import Cost, Estimate, Job
-from longshot.evaluate import activations
+from longshot.evaluate import activations, macs
 from longshot.events import Event
 from longshot.inputs import as_product
 from longshot.names import METHOD_GROUP
@@ -33,8 +33,9 @@ NEVER_FOUND = (
 )
 
 
-Need = Literal["token", "score", "product"]
-"""An event about the next token's argmax; one that can be climbed; inputs of independent tokens."""
+Need = Literal["token", "score", "rank", "product"]
+"""An event about the next token's argmax; one with a score that can be climbed, or that only tells
+how near inputs are; inputs of independent tokens."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,13 @@ class Method(ABC):
         if "product" in self.needs:
             as_product(job.inputs, self.name)
         for event in job.events:
-            calls = event.calls if "score" in self.needs else event.steps
+            calls = event.calls if self.needs & {"score", "rank"} else event.steps
             if "token" in self.needs and not event.is_single_step:
                 what = f"{self.name} needs an event of a single token, which is not"
             elif "score" in self.needs and not event.can_be_climbed:
                 what = f"{self.name} needs texts to climb towards: give climb=[…] to"
+            elif "rank" in self.needs and not event.can_be_ranked:
+                what = f"{self.name} needs a score of inputs that miss, which there is not for"
             elif (longest := job.inputs.length + event.reach) > job.model.context:
                 what = f"{job.model.name} reads {job.model.context} tokens, not the {longest} of"
             elif calls > job.budget:
@@ -203,5 +206,5 @@ class Activations:
         drawn = job.inputs.sample(job.budget, job.shared_generator("activations"))
         self.tokens = drawn[:samples]
         self.values = activations(job.model, self.tokens)
-        macs = samples * job.model.network.macs(job.inputs.length)
-        self.cost = Cost(forwards=samples, macs=macs, seconds=clock.seconds)
+        spent = macs(job.model, self.tokens)
+        self.cost = Cost(forwards=samples, macs=spent, seconds=clock.seconds)

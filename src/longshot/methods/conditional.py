@@ -47,6 +47,13 @@ class LeafContinuations:
         self.tree, self.branches = tree, branches
         self.macs = self.unembedded = 0
 
+    @property
+    def tokens(self) -> Int[Tensor, "leaf length"]:
+        """All inputs that the leaves make."""
+        n, leaves = self.branches.activation.shape[:2]
+        row, leaf = torch.arange(n).repeat_interleave(leaves), torch.arange(leaves).repeat(n)
+        return self.tree.whole(self.branches.prefixes[row], leaf + self.branches.leaves.start)
+
     def __call__(
         self, rows: Int[Tensor, " some"], path: Int[Tensor, "some step"]
     ) -> Float[Tensor, "some width"]:

@@ -101,6 +101,7 @@ class GLD(Method):
             warnings = [] if hit.any() else [EXTRAPOLATED]
             if not sigma:
                 warnings.append(NO_SPREAD)
+                log_probability = log_probability if hit.any() else -math.inf  # a tie is no win
             estimates.append(
                 self.answer(
                     job,

@@ -31,17 +31,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import WITNESSES, Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate import Evaluator
 from longshot.events import Score
-from longshot.inputs import as_product, draw, tilted
+from longshot.inputs import Scores, as_product, boundary_temperature, draw, tilted, token_scores
 from longshot.intervals import fields_of, of_weighted_draws
 from longshot.methods.base import NEVER_FOUND, Clock, Method, Need, register, require_positive
 from longshot.numerics import effective_sample_size, log_mean, pareto_k, relative_error
 
+OWN_CHOICE = (0.4, 5.0)  # the coldest and the warmest that it takes where none is given
 ROWS = 4096  # inputs in hand at once, so that many targets do not exhaust the memory
 
 
@@ -52,12 +54,13 @@ class ITGIS(Method):
 
     name: ClassVar[str] = "itgis"
     needs: ClassVar[frozenset[Need]] = frozenset({"score", "product"})
-    temperature: float = 1.0
+    temperature: float | None = None
+    """Unless given, each batch takes the one that brings a linear gap to its boundary."""
     batch: int | None = None
     """Samples a batch; the square root of the budget unless given, as in the paper."""
     alpha: float = 0.9
-    score: Score = "logit"
-    """What is climbed; for an event beyond one token always its gap."""
+    score: Score = "gap"
+    """What is climbed: the gap, or the paper's logit; for an event beyond one token the gap."""
 
     def __post_init__(self) -> None:
         require_positive(self, temperature=self.temperature, batch=self.batch)
@@ -98,15 +101,24 @@ class Sampler:
         shape, device = (targets, length, width), embedding.device
         self.numerator = torch.zeros(shape, dtype=torch.float64, device=device)
         self.denominator = 0.0
+        self.plain_mean: Float64[Tensor, " target"] | None = None
         self.log_z: list[Tensor] = []
         self.log_weight: list[Tensor] = []
         self.found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
+
+    def temperature(self, scores: Scores) -> Float64[Tensor, " target"]:
+        """T of each target: as it was given, or by the mean gap of the first, plain batch."""
+        given = self.settings.temperature
+        if given is None and self.settings.score == "gap" and self.plain_mean is not None:
+            return boundary_temperature(self.inputs, scores, self.plain_mean, OWN_CHOICE)
+        return torch.full((len(self.job.events),), given or 1.0, dtype=torch.float64)
 
     def step(self) -> None:
         """Draw a batch from q^(j−1), record z, and refine the score to s^(j)."""
         targets = len(self.job.events)
         slope = self.numerator / max(self.denominator, 1.0)
-        proposals = tilted(self.inputs, self.rows, slope, self.settings.temperature)
+        scores = token_scores(self.inputs, self.rows, slope)
+        proposals = tilted(self.inputs, scores, self.temperature(scores))
         shape = (len(self.inputs.free_positions), self.batch)
         uniform = torch.stack(
             [torch.rand(shape, generator=g, dtype=torch.float64) for g in self.generators]
@@ -120,6 +132,8 @@ class Sampler:
         gradient = evaluation.gradient.reshape(targets, self.batch, *rows.shape[1:], -1)
         self.numerator = gradient.mean(1) + self.settings.alpha * self.numerator
         self.denominator = 1 + self.settings.alpha * self.denominator
+        if self.plain_mean is None:
+            self.plain_mean = evaluation.score.double().reshape(targets, self.batch).mean(1)
 
         grade, gap = (found.reshape(targets, self.batch) for found in decided)
         self.log_z.append(log_weight + grade.log())

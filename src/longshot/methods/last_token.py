@@ -128,7 +128,7 @@ def pilot(job: Job, event: Event, generator: torch.Generator) -> Pilot:
     there is no product, no memory, no token to lead or no budget for it, the law stays unchanged.
     """
     if not is_product(job.inputs):
-        every = tuple(range(job.inputs.length))
+        every = getattr(job.inputs, "free_positions", tuple(range(job.inputs.length)))
         return Pilot(UnchangedInputs(job.inputs, every), 0)
     inputs = as_product(job.inputs, "a pilot")
     unchanged = Pilot(UnchangedInputs(inputs, inputs.free_positions), 0)

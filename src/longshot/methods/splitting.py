@@ -50,8 +50,8 @@ from longshot.evaluate import Evaluator, Tails
 from longshot.intervals import fields_of, of_replicates, upper_bound
 from longshot.methods.base import NEVER_FOUND, Clock, Method, Need, register, require_positive
 from longshot.methods.last_token import pilot
-from longshot.methods.populations import Chains, Population, States, draw_evenly
-from longshot.numerics import Replicates
+from longshot.methods.populations import REACH, Chains, Population, States, draw_evenly
+from longshot.numerics import Replicates, effective_sample_size
 
 # Chosen on hex, camel and english of the shipped models.
 POPULATIONS = 4  # that run side by side in a round
@@ -72,7 +72,7 @@ class Splitting(Method):
     """A chain of ever rarer events, each reached by walks from the one before."""
 
     name: ClassVar[str] = "splitting"
-    needs: ClassVar[frozenset[Need]] = frozenset({"score"})
+    needs: ClassVar[frozenset[Need]] = frozenset({"rank"})
     relative_error: float = 0.3
     """Rounds go on until the estimate's relative error is below this, or the budget is spent."""
     frozen: bool = False
@@ -199,7 +199,8 @@ class SplittingRun:
         states, t = population.states, len(population.levels)
         if self.schedule is None:
             level = population.next_level()
-            ends = level >= 0 or self.spent >= limit or t >= MOST_LEVELS
+            enough = effective_sample_size(states.grade.log()) >= REACH * len(states.grade)
+            ends = level >= 0 or enough or self.spent >= limit or t >= MOST_LEVELS
         else:
             ends = t == len(self.schedule)
             level = math.inf if ends else self.schedule[t].level

@@ -14,8 +14,8 @@ from typing import Any
 
 import tokenizers
 
-from longshot.errors import LongshotError
-from longshot.models.tokenizer import Tokenizer
+from longshot.errors import LongshotError, first_line
+from longshot.models.tokenizer import Chat, Tokenizer
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -54,7 +54,30 @@ def exact_tokenizer(theirs: Any) -> Tokenizer:
     exact = tokenizers.Tokenizer.from_str(json.dumps(definition))
     is_bytes = '"ByteLevel"' in json.dumps([definition["pre_tokenizer"], definition["decoder"]])
     kind = Tokenizer if is_bytes else SpacedTokenizer
-    return kind(exact, getattr(theirs, "bos_token_id", None))
+    return kind(exact, getattr(theirs, "bos_token_id", None), _chat(theirs))
+
+
+def _chat(theirs: Any) -> Chat | None:
+    """The tokenizer's own chat template, up to where the assistant speaks."""
+    if not getattr(theirs, "chat_template", None):
+        return None
+
+    def chat(messages: list[dict[str, str]]) -> str:
+        goes_on = messages[-1]["role"] == "assistant"
+        try:
+            text: str = theirs.apply_chat_template(
+                messages,
+                tokenize=False,
+                add_generation_prompt=not goes_on,
+                continue_final_message=goes_on,
+            )
+        except Exception as error:  # a template raises what it likes
+            raise LongshotError(
+                f"The model's chat template refuses these messages: {first_line(error)}."
+            ) from error
+        return text
+
+    return chat
 
 
 def _without_prefix(part: Any, splits: bool) -> Any:

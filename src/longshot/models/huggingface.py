@@ -10,6 +10,7 @@ Code that comes with a model runs only where `trust_remote_code` says so.
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from longshot.errors import LongshotError, first_line, needs
 from longshot.models.base import Model
+from longshot.models.converted import converted, keep
 from longshot.models.decoder import Decoder, KeysValues, dense_macs
 from longshot.models.decoder_check import checked_network
 from longshot.models.hf_tokenizer import exact_tokenizer
@@ -41,17 +43,28 @@ def load_huggingface(
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise needs(name, "transformers", "hf") from error
-    place = _place(name)
+    place, kept = _place(name), None
+    if (file := place.options.get("gguf_file")) and place.is_local:
+        kept = converted(Path(place.where) / file, str(dtype or "auto"))
+        if (kept / "config.json").is_file():
+            place = place._replace(where=str(kept), options={"local_files_only": True})
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, **place.options}
     try:
         with _quietly() if place.is_local else nullcontext():
             model, report = AutoModelForCausalLM.from_pretrained(
                 place.where, dtype=dtype or "auto", output_loading_info=True, **options
             )
-            if tokenizer is None:
-                tokenizer = AutoTokenizer.from_pretrained(place.where, **options)
+            theirs = None
+            if tokenizer is None or kept is not None:
+                theirs = AutoTokenizer.from_pretrained(place.where, **options)
+            if kept is not None and place.where != str(kept):
+                keep(kept, lambda to: _save(model, theirs, to))
+            tokenizer = theirs if tokenizer is None else tokenizer
         model.requires_grad_(False).to(device)
     except Exception as error:  # its errors have no common base
+        if kept is not None and place.where == str(kept):  # a damaged copy: convert again
+            shutil.rmtree(kept)
+            return load_huggingface(name, tokenizer, device, dtype, trust_remote_code)
         raise LongshotError(_why_not(name, error)) from error
     if missing := sorted(report["missing_keys"]):
         raise LongshotError(
@@ -59,6 +72,15 @@ def load_huggingface(
             "no trained causal language model."
         )
     return from_transformers(model, tokenizer, name=place.name, source=place.source)
+
+
+def _save(model: Any, tokenizer: Any, folder: str) -> None:
+    """Write the weights as they are now; they are no longer packed, whatever the model says."""
+    model.hf_quantizer = None
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 class _Place(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -36,11 +36,17 @@ def _sentence(what: str) -> Iterator[None]:
         raise LongshotError(f"{what}: {first_line(error)}.") from error
 
 
+Chat = Callable[[list[dict[str, str]]], str]
+"""Turns messages, each with its role and content, into the text that a chat model reads."""
+
+
 class Tokenizer:
     """A byte-level BPE tokenizer; `bos` is the id of the token that starts every input."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, bos: int | None = None) -> None:
-        self.backend = backend
+    def __init__(
+        self, backend: tokenizers.Tokenizer, bos: int | None = None, chat: Chat | None = None
+    ) -> None:
+        self.backend, self.chat = backend, chat
         self.special_ids = frozenset(
             token for token, added in backend.get_added_tokens_decoder().items() if added.special
         )
@@ -49,7 +55,10 @@ class Tokenizer:
     @classmethod
     def from_file(cls, path: Path) -> Tokenizer:
         with _sentence(f"{path} is not a tokenizer file"):
-            return cls(tokenizers.Tokenizer.from_str(read_text("tokenizer", path, TEXT)))
+            backend = tokenizers.Tokenizer.from_str(read_text("tokenizer", path, TEXT))
+            backend.no_truncation()  # texts are read as they are, and a size in a file could
+            backend.no_padding()  # ask for any amount of memory
+            return cls(backend)
 
     @property
     def vocab_size(self) -> int:

@@ -170,6 +170,8 @@ def load_run(path: str | Path) -> Run:
         )
     if any((*row.key[1:3], row.key.token) not in run._targets for row in run.rows):
         raise LongshotError(f"The run {file} is damaged: it has rows of what is no target of it.")
+    if any(len({e.method for _, e in answers}) > 1 for answers in run._answers.values()):
+        raise LongshotError(f"The run {file} is damaged: a label has rows of several methods.")
     return run
 
 

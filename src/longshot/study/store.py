@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from longshot.database import Database
 from longshot.errors import LongshotError, first_line, visible
 from longshot.estimate import Estimate
-from longshot.files import unpacked
+from longshot.files import parse_json, unpacked
 
 Stage = Literal["tune", "run"]
 
@@ -140,7 +140,7 @@ class RunStore(Database):
 
     def all_chosen(self) -> dict[tuple[Stage, str, str], Chosen]:
         """The targets of every stage and cell."""
-        cells = self._all("SELECT stage, model, inputs FROM chosen")
+        cells = self._all("SELECT stage, model, inputs FROM chosen WHERE stage IN ('tune', 'run')")
         found = {(stage, *names): self.chosen(stage, *names) for stage, *names in cells}
         return {cell: chosen for cell, chosen in found.items() if chosen is not None}
 
@@ -195,7 +195,8 @@ class RunStore(Database):
         )
         if found is None:
             return {}
-        return {"finished": found[0], "made_by": str(json.loads(found[1]).get("longshot", ""))}
+        versions = parse_json(found[1], f"The environment in {self.path}")
+        return {"finished": str(found[0]), "made_by": str(versions.get("longshot", ""))}
 
     def rows(self, stage: Stage = "run") -> list[Row]:
         """All rows of a stage in the order of their keys, whatever the order they came in."""

@@ -1,0 +1,43 @@
+"""One command under one fault after the other."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+from tests.faults.commands import COMMANDS, with_fault
+from tests.faults.injector import FAULTS
+
+
+def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, int]:
+    """How many points there are, and how many kills were survived."""
+    command, folder = COMMANDS[name], prepared.parent / f"{prepared.name}-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(prepared, folder)
+    (folder / "study.toml").write_text(
+        (folder / "study.toml").read_text().replace(str(prepared), str(folder))
+    )
+    code, printed, points = with_fault(command, folder, None, "")
+    assert code == 0, printed
+    expected = command.data(folder)
+    assert expected
+    draw, kills = random.Random(f"{seed} {name}"), 0
+    numbers = list(range(1, len(points) + 1))
+    for at in sorted(draw.sample(numbers, min(most or len(numbers), len(numbers)))):
+        fault = draw.choice(FAULTS) if most else FAULTS[(at + seed) % len(FAULTS)]
+        where = f"{name}, point {at} ({points[at - 1]}), {fault}"
+        for left in ("made", "run", "pages", "out"):  # a report was there before
+            shutil.rmtree(folder / left, ignore_errors=True)
+        code, printed, _ = with_fault(command, folder, at, fault)
+        assert "Traceback" not in printed, f"{where}: {printed}"
+        assert code in (0, 1, 2, -9), f"{where}: {code}"
+        kills += code == -9
+        found = command.data(folder)
+        assert found.items() <= expected.items(), f"{where}: something else is there"
+        if code == 0:
+            assert found == expected, f"{where}: done, but not there"
+        code, printed, _ = with_fault(command, folder, None, "")
+        assert code == 0, f"{where}, again: {printed}"
+        assert command.data(folder) == expected, f"{where}: not the same when run again"
+    return len(points), kills

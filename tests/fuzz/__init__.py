@@ -1,1 +1,0 @@
-"""Mutated files of every kind that longshot reads: `make fuzz MINUTES=5`."""
