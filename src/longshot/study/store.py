@@ -195,7 +195,9 @@ class RunStore(Database):
         )
         if found is None:
             return {}
-        return {"finished": found[0], "made_by": str(json.loads(found[1]).get("longshot", ""))}
+        with self._guard():
+            made = {**json.loads(found[1])}.get("longshot", "")
+        return {"finished": visible(str(found[0])), "made_by": visible(str(made))}
 
     def rows(self, stage: Stage = "run") -> list[Row]:
         """All rows of a stage in the order of their keys, whatever the order they came in."""
