@@ -111,9 +111,10 @@ def main() -> int:
 
 
 def _keep(told: dict, folder: Path, keep: Path) -> None:
-    if (folder / "spoilt").is_dir():
-        to = keep / f"{told['kind']}-{told['case']}"
-        shutil.copytree(folder / "spoilt", to, dirs_exist_ok=True)
+    kept = folder / f"kept-{told['case']}"
+    source = kept if kept.is_dir() else folder / "spoilt"  # of a hang
+    if source.is_dir():
+        shutil.copytree(source, keep / f"{told['kind']}-{told['case']}", dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

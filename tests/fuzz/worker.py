@@ -32,6 +32,9 @@ def work(pipe: Connection, folder: str, seed: int, first: int, step: int, only: 
         kind = KINDS[names[case % len(names)]]
         told = one_case(kind, good[kind.name], Path(folder) / "good" / kind.name,
                         Path(folder) / "spoilt", random.Random(f"{seed} {case}"))  # fmt: skip
+        if told["outcome"] in ("traceback", "believed"):  # before the next case takes its place
+            kept = Path(folder) / f"kept-{case}"
+            shutil.copytree(Path(folder) / "spoilt", kept, dirs_exist_ok=True)
         pipe.send({"case": case, "kind": kind.name, "megabytes": megabytes(), **told})
         case += step
 

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from longshot.database import Database
 from longshot.errors import LongshotError, first_line, visible
 from longshot.estimate import Estimate
-from longshot.files import parse_json, unpacked
+from longshot.files import unpacked
 
 Stage = Literal["tune", "run"]
 
@@ -195,8 +195,9 @@ class RunStore(Database):
         )
         if found is None:
             return {}
-        versions = parse_json(found[1], f"The environment in {self.path}")
-        return {"finished": str(found[0]), "made_by": str(versions.get("longshot", ""))}
+        with self._guard():
+            made = {**json.loads(found[1])}.get("longshot", "")
+        return {"finished": visible(str(found[0])), "made_by": visible(str(made))}
 
     def rows(self, stage: Stage = "run") -> list[Row]:
         """All rows of a stage in the order of their keys, whatever the order they came in."""
