@@ -33,9 +33,8 @@ high = 1.0
 relative_error = 9.0
 [methods.naive]
 budget = 64
-[methods.itgis]
+[methods.gld]
 budget = 64
-temperature = 1.0
 """
 
 

@@ -53,9 +53,9 @@ def test_one_winner_is_named_with_its_lead_and_cost() -> None:
 def test_a_headline_says_no_more_than_paired_differences_support() -> None:
     inputs = ("hex", "camel", "caps")
     evidence = make_evidence(make_run(("m",), inputs, ("itgis", "mhis"), 6))
-    clear = with_losses(evidence, {"itgis": (0.5, 0.6, 0.7), "mhis": (0.8, 0.9, 1.01)})
+    clear = with_losses(evidence, {"itgis": (0.05, 0.06, 0.07), "mhis": (0.08, 0.09, 0.101)})
     assert answer(clear).headline.startswith("itgis is closest to the truth on m")
-    close = with_losses(evidence, {"itgis": (0.5, 0.6, 0.7), "mhis": (0.9, 0.4, 0.8)})
+    close = with_losses(evidence, {"itgis": (0.05, 0.06, 0.07), "mhis": (0.09, 0.04, 0.08)})
     assert answer(close).headline.startswith("itgis and mhis are too close to call on m")
 
 

@@ -48,7 +48,7 @@ from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Round, best_witnesses
 from longshot.evaluate import Evaluator, Tails
 from longshot.intervals import fields_of, of_replicates, upper_bound
-from longshot.methods.base import NEVER_FOUND, Clock, Method, Need, register, require_positive
+from longshot.methods.base import Clock, Method, Need, register, require_positive
 from longshot.methods.last_token import pilot
 from longshot.methods.populations import REACH, Chains, Population, States, draw_evenly
 from longshot.numerics import Replicates, effective_sample_size
@@ -63,6 +63,7 @@ STEPS = (10, 48)  # the fewest and the most that a chain walks at a level
 LAST_ALONE = 0.25  # the share of steps that redraw the last position alone
 LATE = 1.5  # the others start late: at the place u^(1/1.5) of all free positions
 ACCEPTED = 0.35  # of the steps that are tried, by the number of positions they redraw
+NOT_REACHED = "No population reached the target: a larger budget may."
 LARGEST_ERROR = 0.8  # relative: beyond it the spread between populations bears no interval
 
 
@@ -325,7 +326,7 @@ class SplittingRun:
             near_ties=int(self.evaluator.near_ties[0]),
             witnesses=best_witnesses(problem, seen),
             statistics=statistics,
-            warnings=() if hits else (NEVER_FOUND,),
+            warnings=() if hits else (NOT_REACHED,),
             cost=Cost(
                 forwards, 0, self.evaluator.cost(0).macs + self.pilot_macs, self.clock.seconds
             ),
