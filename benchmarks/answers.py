@@ -42,6 +42,7 @@ def main(console: Console) -> None:
             *("", "targets", "answered", "hold", "upper/lower", "raw loss", "no hit", "calls", "s"),
             title=f"{method}, at most 2^{math.log2(budget):g} calls",
         )
+        table.columns[0].no_wrap = True
         some = [r for r in rows if (r.answer.method, r.answer.budget) == (method, budget)]
         for model in MODELS:
             of_model = [row for row in some if row.model == model]
@@ -148,6 +149,8 @@ def pack(folder: Path, store: Path) -> None:
                 model, inputs, token = row["key"]
                 if inputs == "colon":
                     truth = truths[model]
+                    if truth is None:
+                        continue
                     p, error = float(truth.probability[token]), float(truth.standard_error[token])
                     if not 0 < error <= p / 4:
                         continue
@@ -155,9 +158,13 @@ def pack(folder: Path, store: Path) -> None:
                 file.write(json.dumps(row) + "\n")
 
 
-def plain_truth(model_name: str, store: Path) -> ls.Truth:
+def plain_truth(model_name: str, store: Path) -> ls.Truth | None:
+    """What plain samples say, None where none are stored."""
     model = ls.load_model(model_name)
-    return ls.load_truth(model, ls.load_inputs("colon", model), store)
+    try:
+        return ls.load_truth(model, ls.load_inputs("colon", model), store)
+    except ls.LongshotError:
+        return None
 
 
 if __name__ == "__main__":
