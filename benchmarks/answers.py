@@ -16,16 +16,18 @@ import lzma
 import math
 import statistics
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 
 import longshot as ls
-from longshot.study.scores import covers
+from longshot.study.scores import covers, score_cell
 
 STORED = Path(__file__).parents[1] / "docs" / "results" / "answers" / "rows.jsonl.xz"
 MODELS = ("mini-1l", "mini-2l", "mini-4l")
@@ -39,7 +41,18 @@ def main(console: Console) -> None:
         rows = [Row.of(json.loads(line)) for line in file]
     for method, budget in sorted({(row.answer.method, row.answer.budget) for row in rows}):
         table = Table(
-            *("", "targets", "answered", "hold", "upper/lower", "raw loss", "no hit", "calls", "s"),
+            *(
+                "",
+                "targets",
+                "answered",
+                "hold",
+                "upper/lower",
+                "raw loss",
+                "fitted",
+                "no hit",
+                "calls",
+                "s",
+            ),
             title=f"{method}, at most 2^{math.log2(budget):g} calls",
         )
         table.columns[0].no_wrap = True
@@ -94,10 +107,26 @@ def add(table: Table, name: str, rows: Iterable[Row]) -> None:
         f"{len(held) / max(len(given), 1):.1%}",
         f"{statistics.median(r.answer.interval[1] / r.answer.interval[0] for r in given):.1f}",
         f"{statistics.mean(losses):.3f}",
+        f"{fitted_loss(found):.3f}",
         str(sum(row.loss is None for row in found)),
         f"{statistics.mean(row.answer.cost.forwards for row in found):.0f}",
         f"{statistics.mean(row.answer.cost.seconds for row in found):.1f}",
     )
+
+
+def fitted_loss(rows: list[Row]) -> float:
+    """The mean over cells, colon's left out, of the leave-one-out loss after the fit."""
+    cells: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.inputs != "colon":
+            cells[row.model, row.inputs].append(row)
+    found = []
+    for cell in cells.values():
+        truth = np.array([[row.truth, row.truth_error] for row in cell]).T
+        loss = score_cell([row.answer for row in cell], *truth).losses["is"].mean
+        if loss is not None:
+            found.append(loss)
+    return statistics.mean(found) if found else math.nan
 
 
 def ask(folder: Path, method: str, budget: int) -> None:
