@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.faults.commands import COMMANDS, prepare
-from tests.faults.injector import FAULTS
 from tests.faults.trial import tried
 
 SOME = {"truth": 4, "study": 4, "report": 2, "estimate": 6, "export": 10}
@@ -33,8 +32,9 @@ def test_some_faults_lose_nothing(name: str, prepared: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(len(FAULTS)))
+@pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_fault_at_every_point_loses_nothing(name: str, seed: int, prepared: Path) -> None:
-    points, kills = tried(name, prepared, None, seed)
-    print(f"{name}: {points} points, {kills} kills")
+def test_more_faults_lose_nothing(name: str, seed: int, prepared: Path) -> None:
+    """Other faults at other points; `python -m tests.faults` tries each at every point."""
+    points, _ = tried(name, prepared, 2 * SOME[name], seed)
+    assert points > 10
