@@ -14,7 +14,7 @@ from tests.faults.commands import COMMANDS, prepare
 from tests.faults.trial import tried
 
 SOME = {"truth": 4, "study": 4, "report": 2, "estimate": 6, "export": 10}
-"""Points that are tried here; `python -m tests.faults` tries each once, `make test-long` all."""
+"""Points that are tried here; `python -m tests.faults` tries every one."""
 
 
 @pytest.fixture(scope="module")
