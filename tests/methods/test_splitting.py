@@ -98,6 +98,24 @@ def test_a_redraw_proposes_with_the_probabilities_that_detailed_balance_was_show
     assert abs(chi - len(expected)) < 4 * math.sqrt(2 * len(expected))
 
 
+def test_real_steps_keep_the_changed_law() -> None:
+    """Below every level the walk keeps p̃: the mean of g stays what it was, within four errors."""
+    problem = enumerated(6)
+    job = Job(problem.model, problem.inputs, (ls.TokenIs(RARE),), 10**6)
+    run, n = splitting.SplittingRun(job, Splitting()), 8000
+    run.law = law = changed_law(problem)
+    tokens = law.sample(n, run.generator)
+    zeros = torch.zeros(n, dtype=torch.float64)
+    x = Chains.of([States(tokens, zeros, zeros, zeros)], [-math.inf], law)
+    tails = splitting.Tails(run.evaluator, torch.zeros(n, dtype=torch.int64), tokens.shape[1])
+    tails.remember(tokens)
+    for _ in range(6):
+        x = run.step(x, tails)
+    exact = float(log_law(law, problem).exp() @ law.log_factor(problem.tokens).exp())
+    g = x.log_factor.exp()
+    assert abs(float(g.mean()) - exact) < 4 * float(g.std()) / math.sqrt(n)
+
+
 def replicates(problem: Enumerated, event: int, count: int, **settings: object) -> Tensor:
     """Independent estimates, as shares of the exact probability."""
     found = [
