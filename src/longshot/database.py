@@ -5,7 +5,8 @@ stays. A file of another program, of another version or with a torn page is refu
 
 Each table has a seal: the digests of its rows, each added bit by bit (exclusive or), which a
 trigger keeps in the transaction that changes the row. What is read is what was written, all of it,
-or it is refused. A file of version 1 had no seals; it gets them when it is next written to.
+or it is refused. A file of an older version lacks tables that came later, and one of version 1 the
+seals; it gets them when it is next opened to be written to.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from longshot.errors import LongshotError, first_line
 
@@ -37,6 +38,8 @@ class Database:
     application: int
     version: int
     schema: Mapping[str, str]
+    since: ClassVar[Mapping[str, int]] = {}
+    """The version that a table came with, if it was not the first."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.path = path
@@ -74,19 +77,17 @@ class Database:
             ask(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
         )
         made = dict(ask("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
+        self.tables = [t for t in self.schema if self.since.get(t, 1) <= version]
         sealed = {} if version == UNSEALED else {"seals": SEALS}
-        expected = {
-            name: f"CREATE TABLE {name} ({columns})"
-            for name, columns in {**self.schema, **sealed}.items()
-        }
+        columns_of = {**{table: self.schema[table] for table in self.tables}, **sealed}
+        expected = {name: f"CREATE TABLE {name} ({of})" for name, of in columns_of.items()}
         others = ask("SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')")
         if others.fetchone() != (0,):
             made = {}  # a view or a trigger of somebody else's
-        if application != self.application or (
-            version in (UNSEALED, self.version) and made != expected
-        ):
+        known = UNSEALED <= version <= self.version
+        if application != self.application or (known and made != expected):
             raise LongshotError(f"{self.path} is a database, but not a {self.noun}.")
-        if version not in (UNSEALED, self.version):
+        if not known:
             raise LongshotError(
                 f"{self.path} is a {self.noun} of version {version}; "
                 f"this longshot reads version {self.version}."
@@ -94,17 +95,29 @@ class Database:
         (health,) = ask("PRAGMA integrity_check(1)").fetchone()
         if health == "ok" and version != UNSEALED:
             seals = dict(ask("SELECT name, seal FROM seals").fetchall())
-            if seals != {table: self._sealed(table) for table in self.schema}:
+            if seals != {table: self._sealed(table) for table in self.tables}:
                 health = "its rows are not those that were written, by their checksums"
         if health != "ok":
             raise LongshotError(f"The {self.noun} {self.path} is damaged: {health}.")
         if create:
             ask("PRAGMA journal_mode = WAL")
-            if version == UNSEALED:
-                with self._transaction():
-                    self._make_seals()
-        if create or version != UNSEALED:
+            if version < self.version:
+                self._bring_up_to_date(version)
+                version = self.version
+        if version != UNSEALED:
             self._keep_seals()
+
+    def _bring_up_to_date(self, version: int) -> None:
+        """Make what a file of an older version lacks."""
+        with self._transaction():
+            for table in (t for t in self.schema if t not in self.tables):
+                self._connection.execute(f"CREATE TABLE {table} ({self.schema[table]})")
+                if version != UNSEALED:
+                    self._insert("seals", (table, NOTHING))
+            if version == UNSEALED:
+                self._make_seals()
+            self._connection.execute(f"PRAGMA user_version = {self.version}")
+        self.tables = list(self.schema)
 
     def _make_seals(self) -> None:
         """The seals of the tables as they are."""
@@ -125,7 +138,7 @@ class Database:
         self._connection.create_function("added", -1, _added, deterministic=True)
         ask = self._connection.execute
         ask("PRAGMA recursive_triggers = ON")  # a row that is replaced is deleted first
-        for table in self.schema:
+        for table in self.tables:
             columns = [column[1] for column in ask(f"PRAGMA table_info({table})")]
             old, new = (", ".join(f"{row}.{name}" for name in columns) for row in ("OLD", "NEW"))
             for event, seal in (

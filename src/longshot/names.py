@@ -16,8 +16,8 @@ INPUTS = ("hex", "camel", "colon", "if", "caps", "english", "spanish", "icl")
 DEFAULT_BUDGET = 2**16
 """Forward calls, the paper's; `auto` and `splitting` stop earlier where the answer is clear."""
 METHODS = (
-    "auto", "conditional", "exact", "given_last", "gld", "itgis", "mhis", "naive", "qld",
-    "splitting",
+    "auto", "conditional", "exact", "given_last", "gld", "itgis", "leafwise", "mhis", "naive",
+    "qld", "splitting",
 )  # fmt: skip
 PRESETS = Path(__file__).parent / "study" / "presets"
 DRAWN = ("png", "svg", "pdf")

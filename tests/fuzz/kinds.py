@@ -146,7 +146,7 @@ def _read_template(path: Path) -> str:
 
 
 def _read_table(path: Path) -> str:
-    cell, shards = read_table(path)
+    cell, shards, _ = read_table(path)
     return f"{_truth(Truth.from_shards(cell, shards))} {[s.span for s in shards]}"
 
 

@@ -28,7 +28,7 @@ def test_no_flipped_bit_of_a_table_is_believed(tmp_path: Path) -> None:
         at, bit = draw.randrange(len(whole)), draw.randrange(8)
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
         try:
-            cell, shards = read_table(path)
+            cell, shards, _ = read_table(path)
         except LongshotError:
             refused += 1
         else:
@@ -76,6 +76,7 @@ def test_a_store_from_before_there_were_checksums_is_read_and_gets_them(tmp_path
     path = filled(tmp_path / "s", shard(0, 1))
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE seals")
+        connection.execute("DROP TABLE pieces")
         connection.execute("PRAGMA user_version = 1")
     connection.close()
     with Store(path) as store:

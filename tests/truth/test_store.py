@@ -140,7 +140,7 @@ def test_another_version_or_schema_is_refused(tmp_path: Path) -> None:
         if reason:
             with pytest.raises(LongshotError, match=reason):
                 Store(path)
-    assert set(SCHEMA) == {"cells", "shards"}
+    assert set(SCHEMA) == {"cells", "shards", "pieces"}
 
 
 @pytest.mark.parametrize("keep", [1, 100, 5000, 9000])
@@ -163,6 +163,7 @@ def test_a_damaged_shard_is_a_clear_error(tmp_path: Path) -> None:
             Store(path)
         with sqlite3.connect(path) as connection:  # as of a forger, who knows of checksums
             connection.execute("DROP TABLE seals")
+            connection.execute("DROP TABLE pieces")
             connection.execute("PRAGMA user_version = 1")
         connection.close()
         with Store(path, create=True) as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from longshot.cli import (  # noqa: F401
     compare_methods,
+    deep,
     demo,
     estimate,
     inputs,

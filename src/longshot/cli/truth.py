@@ -107,7 +107,7 @@ def make(
     if "samples" in (until or "") and _kind(kind) == "conditional":
         raise LongshotError(f"conditional truth counts leaves, not samples: {until!r}.")
     runner = make_engine(engine, workers, address)
-    cells = _cells(model, inputs, corpus)
+    cells = cells_of(model, inputs, corpus)
     kept = f"all shards that were finished are in {store or default_store()}"
     with (
         going_on(kept),
@@ -146,8 +146,8 @@ def show(
     if as_json:
         typer.echo(json.dumps([asdict(summary) for summary in found], indent=2))
         return
-    places = " and ".join(map(str, _places(where)))
-    table = Table(*HEADER, title=visible(f"truth in {places}, range {within}"))
+    there = " and ".join(map(str, places(where)))
+    table = Table(*HEADER, title=visible(f"truth in {there}, range {within}"))
     for summary in found:
         table.add_row(*row(summary))
     console.print(table)
@@ -204,7 +204,7 @@ def import_(
     if file is not None and not file.is_file():
         raise LongshotError(f"There is no file {file}.")
     if file is not None and file.suffix == ".safetensors":
-        name, shards = read_table(file)
+        name, shards, pieces = read_table(file)
     else:
         if model is None or (file is None and inputs is None):
             raise LongshotError("Say whose truth it is: --model M, and --inputs I without a file.")
@@ -212,9 +212,12 @@ def import_(
         wanted = inputs or paper_inputs(file or Path())[0]
         name = Cell(language_model, load_inputs(wanted, language_model, corpus)).key
         shards = import_paper(file, name) if file else import_from_bucket(model, name)
+        pieces = []
     with Store(store or default_store(), create=True) as target:
         for shard in shards:
             target.add(name, shard)
+        for piece in pieces:
+            target.add_piece(name, piece)
     leaves = sum(shard.tally.leaves for shard in shards)
     say(f"{name}: {leaves:,} leaves are now in {store or default_store()}")
 
@@ -230,12 +233,13 @@ def export(
 
     with Store(store or default_store()) as source:
         for name in source.cells():
-            path, command = table_path(name, to), making_command(name, source.each_shard(name))
-            write_table(path, name, source.each_shard(name), command)
+            path, pieces = table_path(name, to), source.pieces(name)
+            command = making_command(name, source.each_shard(name), pieces)
+            write_table(path, name, source.each_shard(name), command, pieces)
             say(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
 
-def _cells(models: str, inputs: str, corpus: list[str] | None) -> list[Cell]:
+def cells_of(models: str, inputs: str, corpus: list[str] | None) -> list[Cell]:
     """Every pair of the named models and inputs."""
     from longshot.estimate import Cell
     from longshot.inputs import load_inputs
@@ -261,11 +265,11 @@ def _summaries(where: Path | None, within: str) -> list[Summary]:
     from longshot.truth.summary import summarise, truths_at
 
     low, high = parse_range(within)
-    found = (truth for place in _places(where) for truth in truths_at(place))
+    found = (truth for place in places(where) for truth in truths_at(place))
     return [summarise(truth, low, high) for truth in found]
 
 
-def _places(where: Path | None) -> list[Path]:
+def places(where: Path | None) -> list[Path]:
     """Where truth is looked for: in one place, or in what ships and in the usual store."""
     from longshot.truth.tables import SHIPPED, default_store
 

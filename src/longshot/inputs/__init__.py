@@ -34,7 +34,15 @@ from longshot.inputs.product import ProductInputs
 from longshot.inputs.rows import is_rows
 from longshot.inputs.slots import Piece, SlotInputs
 from longshot.inputs.template import read_template, template
-from longshot.inputs.tilt import Draws, Scores, boundary_temperature, draw, tilted, token_scores
+from longshot.inputs.tilt import (
+    Draws,
+    Scores,
+    boundary_temperature,
+    draw,
+    log_tilt,
+    tilted,
+    token_scores,
+)
 from longshot.inputs.tokens import TokenDistribution
 from longshot.inputs.tree import Branches, Tree
 from longshot.inputs.writing import generated, read_generated
@@ -79,6 +87,7 @@ __all__ = [
     "load_counts",
     "load_inputs",
     "log_prob",
+    "log_tilt",
     "read_template",
     "refuse_unreadable",
     "template",

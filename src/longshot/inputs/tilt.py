@@ -71,6 +71,18 @@ def boundary_temperature(
     return (low * high).sqrt()
 
 
+def log_tilt(
+    inputs: Product, tilts: Scores, tokens: Int64[Tensor, "sample position"]
+) -> Float64[Tensor, " sample"]:
+    """log of q/p of inputs, for the proposals of one target whose s/T are given."""
+    total = torch.zeros(len(tokens), dtype=torch.float64)
+    for (p, positions), s in zip(inputs.groups, tilts, strict=True):
+        log_q = torch.log_softmax(p.log_probs + s[0], -1)
+        index = p.index_of(tokens[:, list(positions)])
+        total += (log_q.mT.gather(0, index) - p.log_probs[index]).sum(1)
+    return total
+
+
 class Draws(NamedTuple):
     """Inputs drawn from the proposals, with log p and the log of p/q."""
 

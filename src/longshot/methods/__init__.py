@@ -7,6 +7,7 @@ from longshot.methods.exact import Exact
 from longshot.methods.given_last import GivenLast
 from longshot.methods.gld import GLD
 from longshot.methods.itgis import ITGIS
+from longshot.methods.leafwise import Leafwise
 from longshot.methods.mhis import MHIS
 from longshot.methods.naive import Naive
 from longshot.methods.qld import QLD
@@ -22,6 +23,7 @@ __all__ = [
     "Conditional",
     "Exact",
     "GivenLast",
+    "Leafwise",
     "Method",
     "Naive",
     "Splitting",

@@ -95,7 +95,7 @@ class Splitting(Method):
         """The answer for the only event of a job after each round."""
         run, calls = SplittingRun(job, self), float(FIRST_ROUND)
         if self.frozen:
-            calls = min(calls, job.budget / 4)
+            calls = max(min(calls, job.budget / 4), job.budget / 6)
             run.explore(calls)
         while True:
             run.round(min(calls, run.left / 1.1))

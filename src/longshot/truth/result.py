@@ -17,10 +17,17 @@ with the common p̂, so that a kind that happened to see little does not look ce
 did not depend on the samples would leave p̂ unbiased; these lean to a kind that saw the token. Where
 both kinds are equally precise that is +3% of p at 4 sightings, when the error is 38%, and +0.2% at
 20 (tests/truth/test_kinds.py). Of one kind alone p̂ is the plain mean.
+
+**What the spread does not know.** Where few prefixes hold most of a token's probability and were
+missed, what is left is small and even: p̂ is too low and its spread smaller still. Such a token has
+a ρ far below that of the cell's other rare tokens. So with ρ̄ = Σ_t Σm² / Σ_t Σm over all tokens of
+at most 1e-4, no kind is weighted by a ρ below its ρ̄, and a token is *known to* r only where both
+its own error and the one that ρ̄ would give it, (ρ̄/(n·p̂))^½ of one kind, are at most r.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,9 +41,11 @@ from longshot.errors import LongshotError
 from longshot.estimate import CellKey
 from longshot.numerics import derived_generator
 from longshot.shown import Shown
+from longshot.truth.certificate import SAMPLES, Certificate, CertificatePiece, Opinion, opinions_of
 from longshot.truth.tally import Kind, Shard, Tally
 
 RELATIVE_ERROR = 0.25  # the largest at which a token may be chosen as a target, unless told
+RARE = 1e-4  # the largest probability of the tokens that ρ̄ is taken over
 
 
 @dataclass(frozen=True)
@@ -47,16 +56,20 @@ class Truth(Shown):
     tallies: Mapping[Kind, Tally]
     halves: tuple[Truth, ...] = ()
     """The two independent halves that it is the sum of; a half has none."""
+    pieces: tuple[CertificatePiece, ...] = ()
+    """What certificates are made of."""
 
     @classmethod
-    def from_shards(cls, cell: CellKey, shards: Iterable[Shard]) -> Truth:
-        """All shards together."""
+    def from_shards(
+        cls, cell: CellKey, shards: Iterable[Shard], pieces: Iterable[CertificatePiece] = ()
+    ) -> Truth:
+        """All shards and pieces together."""
         sums: list[dict[Kind, Tally]] = [{}, {}, {}]  # of the halves, and of both
         for span, tally in ((shard.span, shard.tally) for shard in shards):
             for half in (span.stream.half, 2):
                 before = sums[half].get(span.stream.kind, Tally.empty(cell.vocab_size))
                 sums[half][span.stream.kind] = before + tally
-        return cls(cell, sums[2], (cls(cell, sums[0]), cls(cell, sums[1])))
+        return cls(cell, sums[2], (cls(cell, sums[0]), cls(cell, sums[1])), tuple(pieces))
 
     def __repr__(self) -> str:
         return f"Truth({self.cell}: {self})"
@@ -87,6 +100,14 @@ class Truth(Shown):
         return samples, torch.stack([torch.stack((t.total, t.squares)) for t in kinds], 1)
 
     @cached_property
+    def _pooled(self) -> Float64[Tensor, "kind one"]:
+        """ρ̄ of each kind; 0 where no rare token was seen."""
+        samples, (total, squares) = self._kinds
+        rare = total <= RARE * samples
+        sums: Tensor = (squares * rare).sum(1) / (total * rare).sum(1).clamp(min=1e-300)
+        return sums[:, None]
+
+    @cached_property
     def _mass(self) -> Float64[Tensor, "kind vocab"]:
         """ρ of each kind as far as it is trusted; one kind alone needs no weights."""
         samples, (total, squares) = self._kinds
@@ -95,7 +116,7 @@ class Truth(Shown):
         mass = (squares / total).masked_fill(total == 0, 1.0)
         sightings = total / mass
         trusted: Tensor = mass ** (sightings / (sightings + 1))
-        return trusted
+        return trusted.maximum(self._pooled)
 
     @cached_property
     def probability(self) -> Float64[Tensor, " vocab"]:
@@ -123,6 +144,42 @@ class Truth(Shown):
         """Standard error over probability; infinite for a token that was never seen."""
         error = self.standard_error / self.probability
         return error.masked_fill(self.probability == 0, torch.inf)
+
+    @cached_property
+    def pooled_error(self) -> Float64[Tensor, " vocab"]:
+        """The relative error of tokens that are as concentrated as the cell's rare ones are."""
+        samples, mass, p = self._kinds[0], self._mass, self.probability
+        spread = (samples * self._pooled / mass.square()).sum(0)
+        error: Tensor = (spread / p).sqrt() / (samples / mass).sum(0)
+        return error.masked_fill(p == 0, torch.inf)
+
+    def known_to(self, relative_error: float) -> Bool[Tensor, " vocab"]:
+        """Which tokens are known that well, by their own spread and by that of the rare ones."""
+        return (self.relative_error <= relative_error) & (self.pooled_error <= relative_error)
+
+    @cached_property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The candidates below what samples can see, certified or refused, by their tokens."""
+        found = opinions_of(self.pieces)
+        return tuple(
+            Certificate(token, self._scouted(token, found), {**opinions, **self._samples_of(token)})
+            for (half, token), opinions in found.items()
+            if half == 1
+        )
+
+    def _scouted(self, token: int, found: Mapping[tuple[int, int], Mapping[str, Opinion]]) -> float:
+        """log p of a token on half A: by its scout, or by samples where it needed none."""
+        if (0, token) in found:
+            return found[0, token]["splitting"].log_probability
+        return float(self.halves[0].probability[token].log())
+
+    def _samples_of(self, token: int) -> dict[str, Opinion]:
+        """What the samples of half B say of a token, if they have seen it."""
+        judge = self.halves[1]
+        error = float(judge.relative_error.maximum(judge.pooled_error)[token])
+        if not math.isfinite(error):
+            return {}
+        return {SAMPLES: Opinion(float(judge.probability[token].log()), error)}
 
     def between(self, low: float, high: float) -> Bool[Tensor, " vocab"]:
         """Which tokens were seen with a probability in the range."""
@@ -179,7 +236,7 @@ def pick_targets(
     if not 0 <= low <= high:
         raise LongshotError(f"No probability lies between {low} and {high}.")
     chooser, judge = truth.halves
-    fits = chooser.between(low, high) & (chooser.relative_error <= relative_error)
+    fits = chooser.between(low, high) & chooser.known_to(relative_error)
     tokens: Int64[Tensor, " n"] = fits.nonzero()[:, 0]
     generator = derived_generator(seed, *truth.cell, "targets")
     chosen = tokens[torch.randperm(len(tokens), generator=generator)[:count]]

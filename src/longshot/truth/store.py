@@ -1,15 +1,15 @@
-"""Finished shards in one SQLite file.
+"""Finished shards, and pieces of certificates, in one SQLite file.
 
-Each shard is one transaction: killing the program at any moment loses at most the shards in hand.
+Each is one transaction: killing the program at any moment loses at most what is in hand.
 A span that overlaps one already there is refused, so nothing is counted twice.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from longshot.database import Database
 from longshot.errors import LongshotError
 from longshot.estimate import CellKey
 from longshot.files import unpacked
+from longshot.truth.certificate import CertificatePiece, PieceKey
+from longshot.truth.result import Truth
 from longshot.truth.tally import Kind, Shard, Span, Stream, Tally, checked_cell
 
 SCHEMA = {
@@ -28,11 +30,16 @@ SCHEMA = {
     "half INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, "
     "samples INTEGER NOT NULL, leaves INTEGER NOT NULL, near_ties INTEGER NOT NULL, "
     "sums BLOB NOT NULL, PRIMARY KEY (cell, kind, seed, half, start)",
+    "pieces": "cell INTEGER NOT NULL REFERENCES cells, estimator TEXT NOT NULL, "
+    "half INTEGER NOT NULL, token INTEGER NOT NULL, seed INTEGER NOT NULL, part INTEGER NOT NULL, "
+    "log_probability REAL, relative_error REAL, calls INTEGER NOT NULL, macs INTEGER NOT NULL, "
+    "seconds REAL NOT NULL, PRIMARY KEY (cell, estimator, half, token, seed, part)",
 }
 
 
 CELL = ", ".join(CellKey._fields)
 SPAN = "kind, seed, half, start, stop"
+PIECE = ", ".join((*PieceKey._fields, *CertificatePiece._fields[1:]))
 
 
 def same_cell(asked: CellKey, found: CellKey, where: Path) -> None:
@@ -54,12 +61,13 @@ class Store(Database):
 
     noun = "truth store"
     application = 0x4C53_4854  # "LSHT"
-    version = 2
+    version = 3
     schema = SCHEMA
+    since: ClassVar[Mapping[str, int]] = {"pieces": 3}
 
     def cells(self) -> list[CellKey]:
-        """Every cell that has a shard, in the order of the first."""
-        query = f"SELECT {CELL} FROM cells WHERE id IN (SELECT cell FROM shards) ORDER BY id"
+        """Every cell that has something, in the order of the first."""
+        query = f"SELECT {CELL} FROM cells ORDER BY id"
         with self._guard():
             return [checked_cell(*row) for row in self._all(query)]
 
@@ -84,30 +92,61 @@ class Store(Database):
                 shard = _shard(cell, stated, sums)
             yield shard
 
+    def pieces(self, cell: CellKey) -> list[CertificatePiece]:
+        """All pieces of a cell's certificates, in the order of their keys."""
+        if "pieces" not in self.tables:
+            return []
+        query = f"SELECT {PIECE} FROM pieces WHERE cell = ? ORDER BY {PIECE}"
+        with self._guard():
+            rows = self._all(query, self._find(cell))
+            return [CertificatePiece.checked(cell.vocab_size, row) for row in rows]
+
+    def truth(self, cell: CellKey) -> Truth:
+        """All that is known of a cell."""
+        return Truth.from_shards(cell, self.each_shard(cell), self.pieces(cell))
+
     def add(self, cell: CellKey, shard: Shard) -> None:
         """Commit one shard, or refuse it and change nothing."""
         with self._transaction():
             self._add(cell, shard)
 
+    def add_piece(self, cell: CellKey, piece: CertificatePiece) -> None:
+        """Commit one piece of a certificate."""
+        with self._transaction():
+            self._add_piece(cell, piece)
+
     def merge(self, other: Store) -> tuple[int, int]:
-        """Take over another store's shards, all or none: how many, and how many were here."""
+        """Take over all of another store or nothing: how many rows, and how many were here."""
         added, known = 0, 0
         with self._transaction():
             for cell in other.cells():
-                here = set(self.spans(cell))
+                spans, keys = set(self.spans(cell)), {piece.key for piece in self.pieces(cell)}
                 for shard in other.each_shard(cell):
-                    if shard.span in here:
-                        known += 1
-                    else:
+                    known += shard.span in spans
+                    if shard.span not in spans:
                         self._add(cell, shard)
+                        added += 1
+                for piece in other.pieces(cell):
+                    known += piece.key in keys
+                    if piece.key not in keys:
+                        self._add_piece(cell, piece)
                         added += 1
         return added, known
 
-    def _add(self, cell: CellKey, shard: Shard) -> None:
+    def _add_piece(self, cell: CellKey, piece: CertificatePiece) -> None:
+        self._insert("pieces", (self._claimed(cell), *piece.stated))
+
+    def _claimed(self, cell: CellKey) -> int:
+        """The number of a cell, which is noted if it is new."""
         if self._find(cell) is None:
             self._insert("cells", (None, *cell))
+        found = self._find(cell)
+        assert found is not None
+        return found
+
+    def _add(self, cell: CellKey, shard: Shard) -> None:
         (kind, seed, half), start, stop = shard.span
-        stream = (self._find(cell), kind, seed, half)
+        stream = (self._claimed(cell), kind, seed, half)
         overlap = self._one(
             "SELECT start, stop FROM shards WHERE (cell, kind, seed, half) = (?, ?, ?, ?) "
             "AND start < ? AND stop > ?",

@@ -68,7 +68,7 @@ def truths_at(path: Path) -> Iterator[Truth]:
     else:
         with Store(path) as store:
             for cell in store.cells():
-                yield Truth.from_shards(cell, store.each_shard(cell))
+                yield store.truth(cell)
 
 
 HEADER = (

@@ -2,8 +2,8 @@
 
 A table holds a cell's shards with neighbours joined, sparse: for each piece i the tensors
 `i.tokens`, `i.total` and, of the conditional kind, `i.squares`, and in the metadata the spans, the
-sample sizes, both fingerprints and the command that made them, under a checksum of it all. Its
-pieces can go back to a store.
+sample sizes, both fingerprints and the command that made them, under a checksum of it all, with the
+pieces of its certificates. All of it can go back to a store.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from longshot.estimate import Cell, CellKey
 from longshot.files import DIGEST, read_tensors, safe_name, save_tensors, writing
 from longshot.inputs import CATALOGUE, Inputs, load_inputs
 from longshot.models import Model, load_model
+from longshot.truth.certificate import CertificatePiece
 from longshot.truth.result import Truth
 from longshot.truth.store import Store, same_cell
 from longshot.truth.tally import Shard, checked_cell, joined
@@ -85,26 +86,39 @@ def _catalogued(name: str) -> str:
 
 def _truth_at(path: Path, cell: CellKey) -> Truth | None:
     if path.suffix == ".safetensors":
-        found, shards = read_table(path)
+        found, shards, pieces = read_table(path)
         same_cell(cell, found, path)
-        return Truth.from_shards(cell, shards)
+        return Truth.from_shards(cell, shards, pieces)
     with Store(path) as store:
-        return Truth.from_shards(cell, store.each_shard(cell)) if store.spans(cell) else None
+        return store.truth(cell) if store.spans(cell) else None
 
 
-def making_command(cell: CellKey, shards: Iterable[Shard]) -> str:
-    """The command, or one for each seed, that makes these shards again."""
+def making_command(
+    cell: CellKey, shards: Iterable[Shard], certificates: Iterable[CertificatePiece] = ()
+) -> str:
+    """The command, or one for each seed, that makes these shards and certificates again."""
     leaves: dict[tuple[str, int], int] = {}
     for (kind, seed, _), tally in ((shard.span.stream, shard.tally) for shard in shards):
         leaves[kind, seed] = leaves.get((kind, seed), 0) + tally.leaves
-    return "; ".join(
+    commands = [
         f"longshot truth make --model {cell.model} --inputs {cell.inputs} --kind {kind} "
         f'--seed {seed} --until "{count} leaves"'
         for (kind, seed), count in leaves.items()
-    )
+    ]
+    commands += [
+        f"longshot truth deepen {cell.model} {cell.inputs} --seed {seed}"
+        for seed in sorted({piece.key.seed for piece in certificates})
+    ]
+    return "; ".join(commands)
 
 
-def write_table(path: Path, cell: CellKey, shards: Iterable[Shard], command: str) -> None:
+def write_table(
+    path: Path,
+    cell: CellKey,
+    shards: Iterable[Shard],
+    command: str,
+    certificates: Iterable[CertificatePiece] = (),
+) -> None:
     """A table of all the shards, which come in the order of their spans; whole or not at all."""
     tensors: dict[str, Tensor] = {}
     pieces: list[dict[str, Any]] = []
@@ -123,13 +137,14 @@ def write_table(path: Path, cell: CellKey, shards: Iterable[Shard], command: str
         **{name: str(value) for name, value in cell._asdict().items()},
         "pieces": json.dumps(pieces),
         "command": command,
+        "certificates": json.dumps([piece.stated for piece in certificates]),
     }
     with writing(path, "table") as aside:
         save_tensors(aside, tensors, metadata)
 
 
-def read_table(path: Path) -> tuple[CellKey, list[Shard]]:
-    """The cell and the shards of a table, if they are those that were written."""
+def read_table(path: Path) -> tuple[CellKey, list[Shard], list[CertificatePiece]]:
+    """The cell, the shards and the pieces of certificates of a table, as they were written."""
     tensors, metadata = read_tensors(path)
     if metadata.get("longshot_truth") != VERSION:
         raise LongshotError(f"{path} is no table of truth that this longshot can read.")
@@ -140,7 +155,9 @@ def read_table(path: Path) -> tuple[CellKey, list[Shard]]:
         cell, pieces = checked_cell(*names, int(size)), json.loads(metadata["pieces"])
         if type(pieces) is not list or not 0 < len(pieces) <= _most_pieces(cell):
             raise ValueError("it is in no number of pieces that a table can be in")
-        return cell, [_piece(tensors, i, cell, piece) for i, piece in enumerate(pieces)]
+        shards = [_shard(tensors, i, cell, piece) for i, piece in enumerate(pieces)]
+        stated = json.loads(metadata.get("certificates", "[]"))
+        return cell, shards, [CertificatePiece.checked(cell.vocab_size, piece) for piece in stated]
     except (KeyError, ValueError, TypeError, IndexError, RuntimeError, RecursionError) as error:
         raise LongshotError(f"{path} is a damaged table of truth: {first_line(error)}.") from error
 
@@ -150,7 +167,7 @@ def _most_pieces(cell: CellKey) -> int:
     return 2**25 // cell.vocab_size
 
 
-def _piece(tensors: dict[str, Tensor], i: int, cell: CellKey, piece: dict[str, Any]) -> Shard:
+def _shard(tensors: dict[str, Tensor], i: int, cell: CellKey, piece: dict[str, Any]) -> Shard:
     names = SUMS[: 1 if piece["kind"] == "brute" else 2]
     sums = [tensors[f"{i}.{name}"] for name in names]
     return Shard.checked(

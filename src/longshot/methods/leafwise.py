@@ -1,0 +1,282 @@
+"""ITGIS leaf by leaf: a tilt of its own given each of the last tokens that matter.
+
+A rare output mostly lives on a few values y of the last free token, and what the other tokens must
+be depends on y. One product distribution for all of them is ITGIS's ceiling. So with S the values
+that matter,
+
+    P = Σ_{y ∈ S} p(y)·E_{q_y}[ p(x)/q_y(x)·1[hit] ]  +  E_{x ~ p, y ~ r}[ p(y)/r(y)·1[hit] ],
+
+x being the tokens before y, and r a law of the values outside S. Each q_y is a mixture of products
+
+    q_y = (1/J)·Σ_j Π_i q_{y,i,j},     q_{y,i,j}(x) ∝ p_i(x)·exp(s_{y,i}(x)/T_{y,j}),
+
+whose scores s_y are averaged gradients of the gap given y, as ITGIS's are (`itgis.py`), and whose
+temperatures bring a linear gap .3, .5 and .7 of its way to the boundary: the gap is concave along
+the tilt, and tilting all the way leaves many hits with tiny weights. Weighting by the mixture
+(Veach and Guibas's balance heuristic) bounds the weights by those of the warmest.
+
+A round of splitting (`splitting.py`) finds S, a few batches with gradients climb, a few draws tell
+how many each leaf deserves; all of it is charged and none of it counts. The draws that count come
+from fixed proposals: independent, forward passes only, and the estimate is unbiased.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from longshot.errors import LongshotError
+from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
+from longshot.evaluate import Evaluator
+from longshot.evaluate.blocks import GRAIN
+from longshot.events import Event
+from longshot.inputs import (
+    ChangedInputs,
+    ProductInputs,
+    Scores,
+    TokenDistribution,
+    as_product,
+    boundary_temperature,
+    draw,
+    log_tilt,
+    tilted,
+    token_scores,
+)
+from longshot.intervals import fields_of, of_weighted_draws, upper_bound
+from longshot.methods.base import NEVER_FOUND, Clock, Method, Need, register
+from longshot.methods.splitting import Splitting, SplittingRun
+from longshot.numerics import effective_sample_size, log_mean, pareto_k, relative_error
+
+# Chosen on camel of mini-1l and mini-2l.
+WAYS = (0.7, 0.5, 0.3)  # to the boundary, of the products of each mixture
+CLIMB = 0.6  # and where the gradients are taken
+ENDS = (0.05, 20.0)  # of the temperature
+MOST_LEAVES = 8
+BATCHES, BATCH = 8, 64  # with gradients, of each leaf at most
+GRADIENT = 3.5  # what one costs, in calls, at most
+KEPT = 0.9  # of the running sum of gradients from batch to batch
+SHARES = (0.25, 0.25, 0.1, 0.1)  # of the budget: splitting, climbing, a first look, other leaves
+DEAREST = 4  # draws for a call, at most: one that misses is not unembedded whole
+FEWEST = 0.02  # the share of the draws that every leaf gets
+ROWS = 2048
+LEAST = 512  # calls
+
+
+@register
+@dataclass(frozen=True)
+class Leafwise(Method):
+    """Importance sampling from inputs tilted given each last token that matters."""
+
+    name: ClassVar[str] = "leafwise"
+    needs: ClassVar[frozenset[Need]] = frozenset({"token", "score", "product"})
+
+    def check(self, job: Job) -> None:
+        super().check(job)
+        if len(as_product(job.inputs, self.name).free_positions) < 2:
+            raise LongshotError("leafwise: with one free position there is nothing to tilt.")
+        if job.budget < LEAST:
+            raise LongshotError(f"leafwise: {job.budget} calls are too few; it needs {LEAST}.")
+
+    def estimate(self, job: Job) -> list[Estimate]:
+        return [self._estimate(part, part.events[0]) for part in job.parts(1)]
+
+    def _estimate(self, job: Job, event: Event) -> Estimate:
+        run = LeafRun(job, event, job.generator(self.name, event))
+        leaves = run.choose_leaves(SHARES[0] * job.budget)
+        scores = run.climb(leaves, SHARES[1] * job.budget)
+        before = run.spent
+        first = run.count(leaves, scores, run.even(leaves, SHARES[2] * job.budget))
+        drawn = sum(len(stratum.log_value) for stratum in first)
+        price = min(max((run.spent - before) / drawn, 1 / DEAREST), 1.0)
+        other = run.count_others(leaves, int(SHARES[3] * job.budget / price))
+        left = int((job.budget - run.spent) / (1.1 * price)) - 1
+        parts = run.count(leaves, scores, run.allotted(first, left))
+        job.progress(1.0)
+        return run.answer(self, [*parts, *other])
+
+
+@dataclass(frozen=True)
+class FewLeaves:
+    """The last tokens that matter, with their places in the support and their probabilities."""
+
+    place: Int64[Tensor, " leaf"]
+    token: Int64[Tensor, " leaf"]
+    log_prob: Float64[Tensor, " leaf"]
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Draws that count for one leaf, or for all the others: log of p(y)·p/q·grade."""
+
+    tokens: Int64[Tensor, "draw position"]
+    log_value: Float64[Tensor, " draw"]
+    score: Float64[Tensor, " draw"]
+
+
+class LeafRun:
+    """The stages of one event, and what they took."""
+
+    def __init__(self, job: Job, event: Event, generator: torch.Generator) -> None:
+        self.job, self.event, self.generator, self.clock = job, event, generator, Clock()
+        self.inputs = as_product(job.inputs, "leafwise")
+        self.evaluator = Evaluator(job.model, [event], "gap", job.inputs)
+        self.k = self.inputs.free_positions[-1]
+        self.last = self.inputs.positions[self.k]
+        before = list(self.inputs.positions)
+        before[self.k] = TokenDistribution.fixed(int(self.last.support[0]))
+        self.before = ProductInputs(job.inputs.name, before)  # the tokens that are tilted
+        embedding = job.model.embedding
+        supports = [group.distribution.support for group in self.before.groups]
+        self.rows = [embedding[s.to(embedding.device)].double() for s in supports]
+        self.pilot_macs = self.score_macs = 0
+        self.law, self.bound = self.last.probabilities, (0.0, 1.0)
+
+    @property
+    def macs(self) -> int:
+        return self.evaluator.cost(0).macs + self.pilot_macs + self.score_macs
+
+    @property
+    def spent(self) -> float:
+        """What was spent so far, in calls."""
+        return self.macs / self.job.call_macs
+
+    def choose_leaves(self, calls: float) -> FewLeaves:
+        """The last tokens that a round of splitting came to favour, the most favoured first."""
+        pilot = SplittingRun(replace(self.job, budget=int(calls)), Splitting())
+        pilot.round(pilot.left / 1.1)
+        self.pilot_macs = int(pilot.spent * self.job.call_macs)
+        self.bound = upper_bound(
+            pilot.starts, pilot.starts_that_hit, log_largest_weight=pilot.log_largest_weight
+        )
+        if isinstance(pilot.law, ChangedInputs):
+            self.law = pilot.law.last.probabilities
+        favoured = self.law.masked_fill(self.law < self.last.probabilities, 0.0)
+        room = int(SHARES[1] * self.job.budget / (GRADIENT * BATCHES * BATCH))
+        most = min(max(room, 1), MOST_LEAVES, max(int((favoured > 0).sum()), 1))
+        place = favoured.topk(most).indices
+        return FewLeaves(place, self.last.support[place], self.last.log_probs[place])
+
+    def climb(self, leaves: FewLeaves, calls: float) -> list[Scores]:
+        """s/T of every leaf for each way to the boundary, from gradients at tilted inputs."""
+        n, width = len(leaves.place), self.job.model.embedding.shape[1]
+        batch = int(min(calls / (GRADIENT * BATCHES * n), BATCH)) // GRAIN * GRAIN or GRAIN
+        shape, device = (n, self.inputs.length, width), self.job.model.embedding.device
+        total, weight = torch.zeros(shape, dtype=torch.float64, device=device), 0.0
+        gap = torch.zeros(n, dtype=torch.float64)  # given each leaf, on average
+        scores = self._scores(total)
+        for step in range(BATCHES):
+            tokens, _ = self._draw(leaves, self._tilt(scores, gap, CLIMB), batch)
+            rows = tokens.flatten(0, 1)
+            owner = torch.zeros(len(rows), dtype=torch.int64)
+            found = self.evaluator(rows, owner, gradient=True)
+            assert found.gradient is not None
+            slope = found.gradient.double().unflatten(0, (n, batch)).mean(1)
+            total, weight = slope + KEPT * total, 1 + KEPT * weight
+            if not step:
+                gap = found.score.double().cpu().view(n, batch).mean(1)
+            scores = self._scores(total / weight)
+        return [self._tilt(scores, gap, way) for way in WAYS]
+
+    def _scores(self, slope: Float64[Tensor, "leaf position width"]) -> Scores:
+        groups, width = self.before.groups, slope.shape[2]
+        sizes = sum(len(group.positions) * group.distribution.size for group in groups)
+        self.score_macs += len(slope) * width * sizes
+        return token_scores(self.before, self.rows, slope)
+
+    def _tilt(self, scores: Scores, gap: Float64[Tensor, " leaf"], way: float) -> Scores:
+        """s/T with the temperatures that bring a linear gap so much of its way to 0."""
+        temperature = boundary_temperature(self.before, scores, way * gap, ENDS)
+        return [s / temperature[:, None, None] for s in scores]
+
+    def _draw(
+        self, leaves: FewLeaves, tilts: Scores, n: int
+    ) -> tuple[Int64[Tensor, "leaf draw position"], Float64[Tensor, "leaf draw"]]:
+        """Inputs that end in each leaf, and the log of p/q of what comes before it."""
+        shape = (len(leaves.place), len(self.before.free_positions), n)
+        uniform = torch.rand(shape, generator=self.generator, dtype=torch.float64)
+        one = torch.ones(len(leaves.place), dtype=torch.float64)
+        drawn = draw(self.before, tilted(self.before, tilts, one), uniform)
+        drawn.tokens[:, :, self.k] = leaves.token[:, None]
+        return drawn.tokens, drawn.log_weight
+
+    def even(self, leaves: FewLeaves, calls: float) -> list[int]:
+        """As many draws for each leaf."""
+        return [max(int(calls / len(leaves.place)), len(WAYS))] * len(leaves.place)
+
+    def allotted(self, first: list[Stratum], calls: int) -> list[int]:
+        """Draws in proportion to the deviation that a first look saw, and a few for all."""
+        log_value = [stratum.log_value for stratum in first]
+        largest = max(float(v.max()) for v in log_value)
+        share = torch.full((len(first),), 1 / len(first), dtype=torch.float64)
+        if largest > -math.inf:
+            spread = torch.stack([(v - largest).exp().std() for v in log_value])
+            share = (spread / spread.sum().clamp(min=1e-300)).clamp(min=FEWEST)
+            share /= share.sum()
+        return [max(int(s * calls), len(WAYS)) for s in share.tolist()]
+
+    def count(self, leaves: FewLeaves, ways: list[Scores], numbers: list[int]) -> list[Stratum]:
+        """Draws of each leaf, in equal parts from the products of its mixture."""
+        found = []
+        for i, number in enumerate(numbers):
+            one = FewLeaves(*(each[i : i + 1] for each in vars(leaves).values()))
+            tilts = [[s[i : i + 1] for s in scores] for scores in ways]
+            tokens = torch.cat([self._draw(one, t, number // len(ways))[0][0] for t in tilts])
+            log_ratio = torch.stack([log_tilt(self.before, t, tokens) for t in tilts])
+            log_weight = math.log(len(ways)) - log_ratio.logsumexp(0)
+            found.append(self._stratum(tokens, log_weight + one.log_prob))
+        return found
+
+    def count_others(self, leaves: FewLeaves, number: int) -> list[Stratum]:
+        """Plain inputs that end in none of the leaves, by the law of splitting's last tokens."""
+        law = self.law.index_fill(0, leaves.place, 0.0)
+        if not number or not law.any():
+            return []
+        law = law / law.sum()
+        place = torch.multinomial(law, number, replacement=True, generator=self.generator)
+        tokens = self.before.sample(number, self.generator)
+        tokens[:, self.k] = self.last.support[place]
+        return [self._stratum(tokens, self.last.log_probs[place] - law[place].log())]
+
+    def _stratum(self, tokens: Tensor, log_weight: Float64[Tensor, " draw"]) -> Stratum:
+        decided = [
+            self.evaluator.reach(rows, torch.zeros(len(rows), dtype=torch.float64))
+            for rows in tokens.split(ROWS)
+        ]
+        grade, score = (torch.cat(column) for column in zip(*decided, strict=True))
+        return Stratum(tokens, log_weight + grade.log(), score)
+
+    def answer(self, method: Leafwise, strata: list[Stratum]) -> Estimate:
+        """The strata's means together, as one mean of draws that are weighted by their stratum."""
+        n = sum(len(stratum.log_value) for stratum in strata)
+        scaled = [s.log_value + math.log(n / len(s.log_value)) for s in strata]
+        log_z = torch.cat(scaled)
+        hit = log_z > -math.inf
+        log_p, error = min(log_mean(log_z), 0.0), relative_error(log_z)
+        size, k = effective_sample_size(log_z), pareto_k(log_z[hit])
+        found = [
+            (s.tokens[hits], s.score[hits])
+            for s in strata
+            if len(hits := (s.log_value > -math.inf).nonzero()[:, 0])
+        ]
+        job = self.job
+        return method.answer(
+            job,
+            self.event,
+            log_probability=log_p,
+            standard_error=None if error is None else error * math.exp(log_p),
+            **fields_of(of_weighted_draws(log_p, error, size, k), self.bound),
+            samples=n,
+            hits=int(hit.sum()),
+            effective_sample_size=size,
+            pareto_k=k,
+            near_ties=int(self.evaluator.near_ties[0]),
+            witnesses=best_witnesses(Problem(job.model, job.inputs, self.event), found),
+            statistics={"leaves": float(len(strata))},
+            warnings=() if hit.any() else (NEVER_FOUND,),
+            cost=Cost(math.ceil(self.spent), 0, self.macs, self.clock.seconds),
+        )
