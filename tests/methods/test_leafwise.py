@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -43,14 +42,14 @@ def test_tilts_have_the_density_that_weights_take_them_to_have() -> None:
             log_ratio = log_tilt(run.before, [s[leaf : leaf + 1] for s in scores], tokens)
             assert float((log_p + log_ratio).exp().sum()) == pytest.approx(1, abs=1e-10)
     warm, cold = (log_tilt(run.before, [s[:1] for s in ways[i]], tokens) for i in (-1, 0))
-    assert float(cold.max()) > float(warm.max())
+    assert float(cold.std()) >= float(warm.std())
 
 
 @pytest.mark.parametrize("places", [(0,), (1, 0), (0, 1, 2)])
 def test_strata_add_up_to_the_whole(places: tuple[int, ...]) -> None:
-    """Whatever leaves are taken apart: 200 runs lie around the exact probability."""
+    """Whatever leaves are taken apart: 60 runs lie around the exact probability."""
     problem, means = enumerated(6), []
-    for seed in range(200):
+    for seed in range(60):
         run = run_of(problem, seed=seed)
         leaves = leaves_of(run, *places)
         ways = run.climb(leaves, 256.0)
@@ -60,46 +59,41 @@ def test_strata_add_up_to_the_whole(places: tuple[int, ...]) -> None:
     assert abs(float(mean - problem.exact(RARE))) < 3.5 * float(spread)
 
 
-def test_weights_that_forget_the_mixture_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A control: with the density of one product for all draws the sum is off."""
-    monkeypatch.setattr(
-        leafwise, "log_tilt", lambda inputs, tilts, tokens: torch.zeros(len(tokens))
-    )
-    problem = enumerated(6)
-    found = []
-    for seed in range(200):
+def test_weights_that_forget_the_tilt_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control: draws that are counted as if they were plain hit too often."""
+    monkeypatch.setattr(leafwise, "log_tilt", lambda _, tilts, tokens: torch.zeros(len(tokens)))
+    problem, found = enumerated(6), []
+    every = tuple(range(run_of(problem).last.size))
+    for seed in range(40):
         run = run_of(problem, seed=seed)
-        leaves = leaves_of(run, 0)
-        parts = run.count(leaves, run.climb(leaves, 256.0), [120]) + run.count_others(leaves, 60)
+        leaves = leaves_of(run, *every)
+        parts = run.count(leaves, run.climb(leaves, 256.0), [60] * len(every))
         found.append(sum(float(part.log_value.exp().mean()) for part in parts))
     mean, spread = torch.tensor(found).mean(), torch.tensor(found).std() / math.sqrt(len(found))
     assert abs(float(mean - problem.exact(RARE))) > 4 * float(spread)
 
 
 def test_estimates_are_unbiased_and_intervals_hold() -> None:
-    problem = enumerated(6)
+    problem, budget = enumerated(6), 4096
     exact = problem.exact(RARE)
     answers = [
-        ls.estimate(problem.model, problem.inputs, RARE, method="leafwise", budget=1024, seed=seed)
-        for seed in range(60)
+        ls.estimate(problem.model, problem.inputs, RARE, method="leafwise", budget=budget, seed=s)
+        for s in range(30)
     ]
     p = torch.tensor([answer.probability for answer in answers], dtype=torch.float64)
     assert abs(float(p.mean()) - exact) < 3.5 * float(p.std()) / math.sqrt(len(p))
     given = [answer for answer in answers if answer.is_two_sided]
-    assert len(given) >= 50
+    assert len(given) >= 22
     held = sum(low <= exact <= high for low, high in (answer.interval for answer in given))
     assert held / len(given) >= 0.88
-    assert all(answer.cost.forwards <= 1024 for answer in answers)
+    assert all(answer.cost.forwards <= budget for answer in answers)
 
 
 def test_what_is_refused_is_refused_in_a_sentence() -> None:
     problem = enumerated(6)
     with pytest.raises(ls.LongshotError, match="too few; it needs"):
         ls.estimate(problem.model, problem.inputs, RARE, method="leafwise", budget=100)
-    one = replace(Job(problem.model, problem.inputs, (TokenIs(RARE),), 1024))
-    fixed = [
-        ls.TokenDistribution.fixed(3),
-        problem.inputs.positions[problem.inputs.free_positions[-1]],
-    ]
+    last = problem.inputs.positions[problem.inputs.free_positions[-1]]
+    one = ls.ProductInputs("one", [ls.TokenDistribution.fixed(3), last])
     with pytest.raises(ls.LongshotError, match="one free position"):
-        ls.estimate(one.model, ls.ProductInputs("one", fixed), RARE, method="leafwise")
+        ls.estimate(problem.model, one, RARE, method="leafwise")
