@@ -98,7 +98,7 @@ def bare(cell: Cell, kind: Kind) -> Callable[[], None]:
         left, right = torch.randn(p.batch, p.m, p.k), torch.randn(p.batch, p.n, p.k)
         by = partial(torch.bmm, left, right.mT)
         if p.batch == 1:
-            by = partial(dense, left[0], right[0], None, p.m)
+            by = partial(dense, left[0], right[0])
         made.append((p.times, by))
 
     def run() -> None:

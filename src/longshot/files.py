@@ -133,6 +133,7 @@ def writing(path: Path, what: str = "file") -> Iterator[Path]:
     """A place beside `path` to write to; the file then appears there whole, or not at all."""
     path = path.expanduser()
     aside = path.with_name(f".{path.name[:50]}.{os.getpid()}.unfinished")
+    _replaceable(path, what)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield aside
@@ -155,8 +156,7 @@ def write_whole(path: Path, content: str | bytes, what: str = "file") -> None:
 
 def try_place(path: Path, what: str = "file") -> None:
     """Refuse a place that cannot be written to, before the work that would end there."""
-    if path.expanduser().is_dir():
-        raise LongshotError(f"The {what} {path} cannot be written: it is a folder.")
+    _replaceable(path.expanduser(), what)
     aside = path.expanduser().with_name(f".{path.name[:50]}.{os.getpid()}.unfinished")
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +165,13 @@ def try_place(path: Path, what: str = "file") -> None:
         raise LongshotError(f"The {what} {path} cannot be written: {error.strerror}.") from error
     finally:
         _forget(aside)
+
+
+def _replaceable(path: Path, what: str) -> None:
+    """Refuse a folder, a device or a pipe: a whole file would take its place."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "no regular file"
+        raise LongshotError(f"The {what} {path} cannot be written: it is {kind}.")
 
 
 def _forget(path: Path) -> None:

@@ -7,6 +7,8 @@ import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -83,9 +85,21 @@ def test_workers_do_not_outlive_a_parent_that_was_killed() -> None:
     assert not any(_alive(pid) for pid in workers)
 
 
+def test_a_worker_watches_its_parent_before_it_imports_anything_slow() -> None:
+    """Or the workers of a driver that is killed at once live on until torch is there."""
+    asks = "import sys, longshot.engines.local; print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+
+
 def _children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
+    """Those that are workers, not Python's own helper."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
+                found.append(int(child))
+    return found
 
 
 def _alive(pid: int) -> bool:
@@ -145,14 +159,10 @@ def test_a_full_disk_for_the_workers_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _kill_first_child(delay: float) -> None:
-    """Of those that are workers, not Python's own helper."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         for pid in _children(os.getpid()):
-            with contextlib.suppress(OSError):
-                command = Path(f"/proc/{pid}/cmdline").read_text()
-                if "spawn_main" in command:
-                    time.sleep(delay)
-                    os.kill(pid, signal.SIGKILL)
-                    return
+            time.sleep(delay)
+            os.kill(pid, signal.SIGKILL)
+            return
         time.sleep(0.001)

@@ -73,3 +73,17 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(builtins, "__import__", without_ray)
     with pytest.raises(LongshotError, match=r"pip install 'longshot-lm\[ray\]'"):
         list(make_engine("ray").map(complain, [1]))
+
+
+def test_whatever_ray_says_when_it_cannot_start_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    def slow(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.\nMore of it.")
+
+    monkeypatch.setattr(ray, "init", slow)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(LongshotError, match=r"could not be started here: .* during startup\.$"):
+        list(RayEngine(2).map(complain, [1]))

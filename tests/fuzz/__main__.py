@@ -3,7 +3,8 @@
 Each worker is a process with a limit on memory, watched by this one: a case that takes ten seconds
 or ends its worker is a finding, as is any exception but a `LongshotError`, a sealed file that reads
 otherwise than it was written, and a gigabyte of memory. Findings are kept in `--keep`, one for each
-place in the code; those worth keeping for ever go to `tests/fuzz/corpus`.
+place in the code, with what was done so far: run again with the same folder, it goes on. Those
+worth keeping for ever go to `tests/fuzz/corpus`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from longshot.files import write_whole
+from tests.fuzz.kinds import KINDS
 from tests.fuzz.worker import SECONDS, work
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -29,8 +32,8 @@ class Watched:
 
     def __init__(self, number: int, options: argparse.Namespace, folder: Path) -> None:
         self.number, self.options, self.folder = number, options, folder
-        self.next, self.process = number, None
-        self.start()
+        self.process = None
+        self.next = number
 
     def start(self) -> None:
         self.pipe, theirs = CONTEXT.Pipe()
@@ -70,9 +73,38 @@ class Watched:
         self.process.kill()
         self.process.join()
         case = self.next
+        names = self.options.kinds or list(KINDS)
+        kind = names[case % len(names)]
         self.next += self.options.workers
         self.start()
-        return {"case": case, "outcome": how, "kind": "?", "what": how, "megabytes": 0}
+        return {"case": case, "outcome": how, "kind": kind, "what": f"{how}: {kind}",
+                "megabytes": 0}  # fmt: skip
+
+
+class Progress:
+    """What was done so far, in a file of the folder that findings go to."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.path = options.keep / "progress.json"
+        self.of = [options.seed, options.workers, options.kinds]
+        self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.largest, self.findings = 0.0, set[str]()
+        self.next = list(range(options.workers))
+        found = json.loads(self.path.read_text()) if self.path.exists() else {}
+        if found.get("of") == self.of:
+            self.next, self.largest = found["next"], found["largest"]
+            self.counts.update({(kind, came): n for kind, came, n in found["counts"]})
+            self.findings = set(found["findings"])
+
+    @property
+    def done(self) -> int:
+        return self.counts.total()
+
+    def write(self, workers: list[Watched]) -> None:
+        counts = [[*key, n] for key, n in sorted(self.counts.items())]
+        found = {"of": self.of, "next": [worker.next for worker in workers], "counts": counts,
+                 "largest": self.largest, "findings": sorted(self.findings)}  # fmt: skip
+        write_whole(self.path, json.dumps(found))
 
 
 def main() -> int:
@@ -84,35 +116,44 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--keep", type=Path, default=Path("fuzz-findings"))
     options = parser.parse_args()
-    counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    findings: dict[str, dict] = {}
-    largest, end = 0.0, time.monotonic() + 60 * options.minutes
-    with tempfile.TemporaryDirectory() as place:
+    progress = Progress(options)
+    counts, findings = progress.counts, progress.findings
+    end, saved = time.monotonic() + 60 * options.minutes, time.monotonic()
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk takes most of the time
+    with tempfile.TemporaryDirectory(dir=memory) as place:
         workers = [Watched(i, options, Path(place) / str(i)) for i in range(options.workers)]
-        while time.monotonic() < end and sum(counts.values()) < options.cases:
+        for worker, first in zip(workers, progress.next, strict=True):
+            worker.next = first
+            worker.start()
+        while time.monotonic() < end and progress.done < options.cases:
             time.sleep(0.05)
             for worker in workers:
                 for told in worker.tell():
                     counts[told["kind"], told["outcome"]] += 1
-                    largest = max(largest, told["megabytes"])
+                    progress.largest = max(progress.largest, told["megabytes"])
                     if told["outcome"] not in ("refused", "the same", "read"):
                         if told["what"] not in findings:
                             print(json.dumps(told), flush=True)
                             _keep(told, worker.folder, options.keep)
-                        findings.setdefault(told["what"], told)
+                        findings.add(told["what"])
+            if time.monotonic() - saved > 5:
+                progress.write(workers)
+                saved = time.monotonic()
+        progress.write(workers)
         for worker in workers:
             worker.process.kill()
             worker.process.join()
     for kind in sorted({kind for kind, _ in counts}):
         parts = {outcome: n for (of, outcome), n in sorted(counts.items()) if of == kind}
         print(f"{kind:14} {sum(parts.values()):7,}  {parts}")
-    print(f"{sum(counts.values()):,} files, {len(findings)} findings, at most {largest:.0f} MB")
+    most = f"at most {progress.largest:.0f} MB"
+    print(f"{progress.done:,} files, {len(findings)} findings, {most}")
     return 1 if findings else 0
 
 
 def _keep(told: dict, folder: Path, keep: Path) -> None:
     kept = folder / f"kept-{told['case']}"
-    source = kept if kept.is_dir() else folder / "spoilt"  # of a hang
+    source = kept if kept.is_dir() else folder / "spoilt" / told["kind"]  # of a hang
     if source.is_dir():
         shutil.copytree(source, keep / f"{told['kind']}-{told['case']}", dirs_exist_ok=True)
 

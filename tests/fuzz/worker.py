@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import shutil
@@ -24,17 +25,19 @@ def work(pipe: Connection, folder: str, seed: int, first: int, step: int, only: 
     """Case after case from `first` on; each is told through the pipe."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    os.environ["RUST_BACKTRACE"] = "0"  # a panic's backtrace takes longer than the case
     good = {name: _good(kind, Path(folder) / "good" / name) for name, kind in KINDS.items()}
     names = only or list(KINDS)
     limit_memory()
     case = first
     while True:
         kind = KINDS[names[case % len(names)]]
-        told = one_case(kind, good[kind.name], Path(folder) / "good" / kind.name,
-                        Path(folder) / "spoilt", random.Random(f"{seed} {case}"))  # fmt: skip
+        spoilt = Path(folder) / "spoilt" / kind.name
+        told = one_case(kind, good[kind.name], Path(folder) / "good" / kind.name, spoilt,
+                        random.Random(f"{seed} {case}"))  # fmt: skip
         if told["outcome"] in ("traceback", "believed"):  # before the next case takes its place
             kept = Path(folder) / f"kept-{case}"
-            shutil.copytree(Path(folder) / "spoilt", kept, dirs_exist_ok=True)
+            shutil.copytree(spoilt, kept, dirs_exist_ok=True)
         pipe.send({"case": case, "kind": kind.name, "megabytes": megabytes(), **told})
         case += step
 
@@ -63,14 +66,23 @@ def one_case(
     kind: FileKind, good: str, source: Path, folder: Path, draw: random.Random
 ) -> dict[str, str]:
     """Spoil a copy of a good file and read it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(source, folder)
+    _restore(kind, source, folder)
     spoil = draw.choice(SPOILS[kind.name])
     try:
         forged = spoil(folder / kind.file, draw)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         return {"outcome": "the same", "what": f"not spoilt: {error}"}  # an impossible mutation
     return outcome(kind, good, folder / kind.file, forged)
+
+
+def _restore(kind: FileKind, source: Path, folder: Path) -> None:
+    """A good copy: only what a case before spoils or leaves behind is written anew."""
+    if not folder.is_dir():
+        shutil.copytree(source, folder)
+    for path in folder.iterdir():
+        if not (source / path.name).exists():
+            path.unlink()
+    shutil.copyfile(source / kind.file, folder / kind.file)
 
 
 def outcome(kind: FileKind, good: str, path: Path, forged: bool) -> dict[str, str]:

@@ -3,7 +3,8 @@
 Each worker has a pipe of its own, whose other end is open nowhere else: whenever a worker dies,
 also while it starts or halfway through a result, its pipe ends and the driver knows. The function,
 which holds the models, is read from a file; nothing larger than a pipe is written before there is
-somebody to read it.
+somebody to read it. Nothing slow is imported before a worker watches its parent, so that it does
+not outlive one that was killed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from longshot.errors import LongshotError
 from longshot.threads import torch_threads
@@ -144,6 +143,8 @@ def _work(pipe: Connection, place: Path) -> None:
     """What a worker does: read the function once, then answer items until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     threading.Thread(target=_end_with_parent, args=(place,), daemon=True).start()
+    import torch
+
     torch.set_num_threads(1)
     function = pickle.loads(place.read_bytes())
     while True:

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import torch
-
-from longshot.errors import LongshotError, needs
+from longshot.errors import LongshotError, first_line, needs
 from longshot.work import Item, Result
 
 RETRIES = 5
@@ -53,8 +51,8 @@ class RayEngine:
             options = {"address": "local", "num_cpus": self.workers, "include_dashboard": False}
         try:
             ray.init(logging_level="ERROR", log_to_driver=False, **options)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            reason = str(error).strip().splitlines()[0]
+        except Exception as error:  # Ray raises plain ones too, when it is slow to start
+            reason = first_line(error)
             raise LongshotError(
                 f"No Ray cluster could be reached at {self.address}: {reason}"
                 if self.address
@@ -89,6 +87,7 @@ class RayEngine:
 
 def _call(shared: list[Any], item: Any) -> Any:
     import ray
+    import torch
 
     torch.set_num_threads(1)
     reference = shared[0]

@@ -326,7 +326,7 @@ class Decider:
         if not len(rivals):
             return torch.ones_like(rows.owner, dtype=torch.bool)
         columns, bias = self.readout.rows[rivals], self.readout.bias[rivals]
-        logits = torch.nn.functional.linear(rows.v, columns, bias)
+        logits = dense(rows.v, columns, bias)
         # A rival that is an event's own token does not exceed the best of them but by rounding.
         return logits.amax(1) - rows.own <= 2 * rows.margin - rows.least
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from longshot.evaluate.argmax import UNEMBED_BLOCK, Decider, readout
 from longshot.events import Event, Score
-from longshot.models import Model
+from longshot.models import Model, dense
 
 
 class Reading(NamedTuple):
@@ -106,7 +106,7 @@ class LogitReader:
             logits = self.readout.logits(v).detach().requires_grad_()
             score = self.event.score(logits)
             (slope,) = torch.autograd.grad(score.sum(), logits)
-        return Reading(score.detach(), slope @ self.readout.rows)
+        return Reading(score.detach(), dense(slope, self.readout.rows.mT))
 
     def note(self, owner: Int[Tensor, " rows"]) -> None:
         """Count what `read` took for these rows: the logits and the way back from them."""

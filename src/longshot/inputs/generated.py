@@ -29,7 +29,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.inputs.base import NOTHING, by_length, continued
-from longshot.models import Growing, Model, SizedNetwork
+from longshot.models import Growing, Model, SizedNetwork, dense
 
 ROWS = 512  # texts that are written at once, where the network does not say how many fit
 
@@ -250,7 +250,8 @@ class GeneratedInputs:
 
     def _log_q(self, v: Float[Tensor, "n width"]) -> Float64[Tensor, "n vocab"]:
         """What the writer writes next: the log probability of every token."""
-        logits = v @ self.writer.unembedding.to(v.dtype) + self.writer.unembedding_bias.to(v.dtype)
+        rows, bias = self.writer.unembedding.mT, self.writer.unembedding_bias
+        logits = dense(v, rows.to(v.dtype), bias.to(v.dtype))
         log_q = (logits.double().cpu() / self.temperature).log_softmax(1)
         if self.top_p == 1:
             return log_q

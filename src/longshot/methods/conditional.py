@@ -96,7 +96,7 @@ class LeafTally:
         grade = torch.zeros(n * leaves, dtype=torch.float64)
         grade[hits.rows] = hits.grade
         probabilities = self.tree.leaf.probabilities[branches.leaves]
-        self.mass[start : start + n] += grade.view(n, leaves) @ probabilities
+        self.mass[start : start + n] += (grade.view(n, leaves) * probabilities).sum(1)
         kept = hits.rows[:room]
         row, leaf = kept // leaves, kept % leaves + branches.leaves.start
         self.tokens = torch.cat([self.tokens, self.tree.whole(branches.prefixes[row], leaf)])

@@ -26,7 +26,7 @@ from longshot.inputs import (
     as_product,
     is_product,
 )
-from longshot.models import CachedNetwork
+from longshot.models import CachedNetwork, dense
 
 RIVALS = 64
 PLAIN = 32  # draws that choose the rivals, their last tokens each as likely as any other
@@ -89,7 +89,7 @@ class Gaps:
 
     def __call__(self, v: Float[Tensor, "rows width"]) -> Float64[Tensor, " rows"]:
         own, rivals = (
-            (v.to(self.out.rows) @ self.out.rows[those].mT + self.out.bias[those]).amax(1)
+            dense(v.to(self.out.rows), self.out.rows[those], self.out.bias[those]).amax(1)
             for those in (self.own, self.rivals)
         )
         return (own - rivals).double().cpu()

@@ -70,7 +70,6 @@ class Attention(nn.Module):
         self,
         n: Float[Tensor, "rows position width"],
         past: Float[Tensor, "2 batch head prefix head_width"],
-        positions: int,
         last_only: bool,
     ) -> Float[Tensor, "rows query width"]:
         """Attend from all positions, or from the last, to what is known and to their own.
@@ -80,16 +79,15 @@ class Attention(nn.Module):
         query, key_value, scale = self.query, self.key_value, self.scale
         weight = torch.cat([query.weight * scale, key_value.weight])
         bias = torch.cat([query.bias * scale, key_value.bias])
-        queries, own = self._by_head(product(n, weight, bias, positions), 3).split([1, 2])
+        queries, own = self._by_head(product(n, weight, bias), 3).split([1, 2])
         queries = queries[0, :, :, -1:] if last_only else queries[0]
         mixed = _mix(queries, own, past).transpose(1, 2).flatten(2)
-        positions = positions // n.shape[1] * queries.shape[2]
-        return product(mixed, self.output.weight, self.output.bias, positions)
+        return product(mixed, self.output.weight, self.output.bias)
 
     def keys_values(
         self, n: Float[Tensor, "rows position width"]
     ) -> Float[Tensor, "2 rows head position head_width"]:
-        made = product(n, self.key_value.weight, self.key_value.bias, n.shape[1])
+        made = product(n, self.key_value.weight, self.key_value.bias)
         return self._by_head(made, 2)
 
     def _by_head(self, x: Tensor, parts: int) -> Float[Tensor, "part rows head position width"]:
@@ -145,13 +143,11 @@ class Block(nn.Module):
         last_only: bool = False,
     ) -> Float[Tensor, "rows query width"]:
         """The stream after this layer, at all positions or at the last alone."""
-        positions = len(x) // past.shape[1] * x.shape[1]  # of one input, with all continuations
-        attended = self.attention(self.norm_attention(x), past, positions, last_only)
-        positions = positions // x.shape[1] * attended.shape[1]
+        attended = self.attention(self.norm_attention(x), past, last_only)
         x = (x[:, -1:] if last_only else x) + attended
         if self.has_mlp:
-            z = product(self.norm_mlp(x), self.mlp_in.weight, self.mlp_in.bias, positions)
-            x = x + product(gelu(z), self.mlp_out.weight, self.mlp_out.bias, positions)
+            z = product(self.norm_mlp(x), self.mlp_in.weight, self.mlp_in.bias)
+            x = x + product(gelu(z), self.mlp_out.weight, self.mlp_out.bias)
         return x
 
 
@@ -241,7 +237,10 @@ class GeluTransformer(nn.Module):
         return at_least_float32(found.reshape(*embedded.shape[:2], -1))
 
     def macs(self, positions: int, prefix: int = 0) -> int:
-        """Multiply-accumulates of `activation` on one input, or of `resume` after a prefix."""
+        """Multiply-accumulates of `activation` on one input, or of `resume` after a prefix.
+
+        Those with the zeros that fill a product up are not counted.
+        """
         c, seen = self.config, prefix + positions
         return self._below_last(positions, seen) + self._dense + 2 * c.heads * c.width * seen
 

@@ -1,10 +1,10 @@
-"""Products with weights, x·Wᵀ + b, by oneDNN where it pays.
+"""Products with weights, x·Wᵀ + b, in which a row does not depend on the rows beside it.
 
-torch hands float32 products to MKL, which on processors that are not Intel's may leave half of each
-vector unused; oneDNN uses all of it and takes some microseconds more to begin (`python -m
-benchmarks products`). Each rounds a row alike whatever the number of rows, but not like the other.
-So an input's own share of a product decides, not how many inputs run side by side: its numbers do
-not depend on its neighbours.
+torch hands float32 products to MKL, which rounds a row otherwise when there are few beside it: on
+AMD's processors one to three, on Intel's up to fifteen, or any number where there is no AVX-512.
+oneDNN rounds a row alike among any others, on every processor type, but for a row alone, which gets
+a second one here. It takes some microseconds more to begin and is as fast from a few hundred rows
+on, or faster (`python -m benchmarks products`).
 """
 
 from __future__ import annotations
@@ -18,33 +18,54 @@ from torch.nn.functional import linear
 from torch.utils.flop_counter import register_flop_formula
 
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-LEAST = 2**16  # multiply-accumulates of one input: with eight of them oneDNN is no slower
 
 
 def dense(
     x: Float[Tensor, "*rows inner"],
     weight: Float[Tensor, "outer inner"],
     bias: Float[Tensor, " outer"] | None = None,
-    positions: int = 1,
 ) -> Float[Tensor, "*rows outer"]:
-    """x·weightᵀ + bias, where so many rows of x belong to one input. No gradient goes through."""
-    is_large = positions * weight.numel() >= LEAST
-    if ONEDNN is None or not is_large or x.dtype != torch.float32 or x.device.type != "cpu":
+    """x·weightᵀ + bias. No gradient goes through."""
+    if ONEDNN is None or x.dtype != torch.float32 or x.device.type != "cpu":
         return linear(x, weight, bias)
+    if x.numel() == x.shape[-1]:  # a row alone
+        pair: Tensor = ONEDNN(x.reshape(1, -1).repeat(2, 1), weight, bias, "none", [], "")
+        return pair[0].view(*x.shape[:-1], -1)
     out: Tensor = ONEDNN(x, weight, bias, "none", [], "")
     return out
+
+
+def to_width(
+    x: Float[Tensor, "rows inner"], weight: Float[Tensor, "inner width"], heads: int
+) -> Float[Tensor, "rows {heads} width"]:
+    """W_hᵀ·x_h for each head h, whose part of x and of the weight's rows is a block.
+
+    All heads in one product, since one of batches would be MKL's: each row comes once for a head,
+    with zeros in the places of the others, which add nothing.
+    """
+    apart = x.new_zeros(len(x), heads, heads, x.shape[1] // heads)
+    apart.diagonal(dim1=1, dim2=2).copy_(x.unflatten(1, (heads, -1)).mT)
+    return dense(apart.view(-1, x.shape[1]), weight.mT).view(len(x), heads, -1)
+
+
+def from_width(
+    x: Float[Tensor, "rows heads width"], weight: Float[Tensor, "inner width"]
+) -> Float[Tensor, "rows inner"]:
+    """W_h·x_h for each head h, side by side."""
+    rows, heads, width = x.shape
+    every = dense(x.reshape(-1, width), weight).view(rows, heads, heads, -1)
+    return every.diagonal(dim1=1, dim2=2).mT.flatten(1)
 
 
 def product(
     x: Float[Tensor, "*rows inner"],
     weight: Float[Tensor, "outer inner"],
     bias: Float[Tensor, " outer"],
-    positions: int,
 ) -> Float[Tensor, "*rows outer"]:
     """torch's own while something is differentiated, otherwise `dense`."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias)):
         return linear(x, weight, bias)
-    return dense(x, weight, bias, positions)
+    return dense(x, weight, bias)
 
 
 if ONEDNN is not None:  # torch's own counter of operations knows only its own products

@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
 
 from longshot.models.base import Memory
-from longshot.models.products import dense
+from longshot.models.products import dense, from_width, to_width
 
 if TYPE_CHECKING:
     from longshot.models.gelu import Attention, Block, GeluTransformer, LayerNorm
@@ -82,7 +82,7 @@ def _halves(network: GeluTransformer, memory: Memory, start: int, end: int) -> I
         else:
             yield partial(_attend, block, known, future)
         if block.has_mlp:
-            yield partial(_mlp, block, 1 if is_last else end - start)
+            yield partial(_mlp, block)
     yield partial(_normalise, network.norm_final)
 
 
@@ -100,16 +100,16 @@ def _normalise(norm: LayerNorm, x: Tensor) -> tuple[Tensor, Pullback]:
     return y, pullback
 
 
-def _mlp(block: Block, tail: int, x: Tensor) -> tuple[Tensor, Pullback]:
+def _mlp(block: Block, x: Tensor) -> tuple[Tensor, Pullback]:
     n, through_norm = _normalise(block.norm_mlp, x)
     w_in, w_out = block.mlp_in.weight, block.mlp_out.weight
-    z = dense(n, w_in, block.mlp_in.bias, tail)
-    y = dense(gelu(z), w_out, block.mlp_out.bias, tail).add_(x)
+    z = dense(n, w_in, block.mlp_in.bias)
+    y = dense(gelu(z), w_out, block.mlp_out.bias).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
-        at_z = dense(g, w_out.mT, None, tail)
+        at_z = dense(g, w_out.mT)
         torch.ops.aten.gelu_backward.grad_input(at_z, z, grad_input=at_z)
-        return through_norm(dense(at_z, w_in.mT, None, tail)).add_(g)
+        return through_norm(dense(at_z, w_in.mT)).add_(g)
 
     return y, pullback
 
@@ -120,23 +120,23 @@ def _attend(block: Block, memory: Tensor, future: Tensor, x: Tensor) -> tuple[Te
     end, tail = future.shape
     start, w_o = end - tail, layer.output.weight
     weight, bias = _joined(layer)
-    qkv = _split(dense(n, weight, bias, tail), tail, 3, heads)
+    qkv = _split(dense(n, weight, bias), tail, 3, heads)
     q = qkv[0].flatten(0, 1)
     memory[..., start:end, :] = qkv[1:]
     del n, qkv
     k, v = memory[..., :end, :].flatten(1, 2)
     a = torch.baddbmm(future, k, q.mT).softmax(1)  # a column for each query
-    y = dense(_merge(torch.bmm(a.mT, v)[None], heads), w_o, layer.output.bias, tail).add_(x)
+    y = dense(_merge(torch.bmm(a.mT, v)[None], heads), w_o, layer.output.bias).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
-        at_mixed = _split(dense(g, w_o.mT, None, tail), tail, 1, heads)[0].flatten(0, 1)
+        at_mixed = _split(dense(g, w_o.mT), tail, 1, heads)[0].flatten(0, 1)
         at_scores = torch._softmax_backward_data(torch.bmm(v, at_mixed.mT), a, 1, a.dtype)
         at_qkv = q.new_empty(3, *q.shape)
         torch.bmm(at_scores.mT, k, out=at_qkv[0])
         torch.bmm(at_scores[:, start:], q, out=at_qkv[1])
         torch.bmm(a[:, start:], at_mixed, out=at_qkv[2])
         del at_scores, at_mixed
-        return through_norm(dense(_merge(at_qkv, heads), weight.mT, None, tail)).add_(g)
+        return through_norm(dense(_merge(at_qkv, heads), weight.mT)).add_(g)
 
     return y, pullback
 
@@ -147,26 +147,22 @@ def _attend_last(
     n, through_norm = _normalise(block.norm_attention, x)
     layer, heads, tail = block.attention, block.attention.heads, end - start
     query, w_o, last = layer.query, layer.output.weight, slice(tail - 1, None, tail)
-    w_k, w_v = layer.key_value.weight.unflatten(0, (2, heads, -1))  # [head, head_width, width]
+    w_k, w_v = layer.key_value.weight.chunk(2)
     scale = _scale(layer)
     memory[0, :, 0, start:end] = n.view(-1, tail, n.shape[1])
     seen = memory[0, :, 0, :end]
     q = dense(n[last], query.weight, query.bias).mul_(scale)
-    q = q.unflatten(1, (heads, -1)).transpose(0, 1)
-    u = torch.bmm(q, w_k).transpose(0, 1).contiguous()  # W_Kᵀ·q: [rows, head, width]
+    u = to_width(q, w_k, heads)  # W_Kᵀ·q: [rows, head, width]
     a = torch.bmm(u, seen.mT).softmax(-1)
-    read = torch.bmm(a, seen).transpose(0, 1)
-    mixed = torch.bmm(read, w_v.mT).transpose(0, 1).flatten(1)
+    mixed = from_width(torch.bmm(a, seen), w_v)
     mixed += layer.key_value.bias.unflatten(0, (2, -1))[1]
     y = dense(mixed, w_o, layer.output.bias).add_(x[last])
 
     def pullback(g: Tensor) -> Tensor:
-        at_mixed = dense(g, w_o.mT).unflatten(1, (heads, -1)).transpose(0, 1)
-        at_read = torch.bmm(at_mixed, w_v).transpose(0, 1).contiguous()
+        at_read = to_width(dense(g, w_o.mT), w_v, heads)
         at_a = torch.bmm(at_read, seen.mT)
         at_scores = torch._softmax_backward_data(at_a, a, -1, a.dtype)
-        at_u = torch.bmm(at_scores, seen).transpose(0, 1)
-        at_q = torch.bmm(at_u, w_k.mT).transpose(0, 1).flatten(1)
+        at_q = from_width(torch.bmm(at_scores, seen), w_k)
         at_n = torch.bmm(a[..., start:].mT, at_read)
         at_n = torch.baddbmm(at_n, at_scores[..., start:].mT, u).flatten(0, 1)
         at_n[last] += dense(at_q.mul_(scale), query.weight.mT)

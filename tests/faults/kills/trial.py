@@ -1,0 +1,240 @@
+"""One process killed while it works: who, when, and what came of it.
+
+A case is a command (truth or a study) on two workers, who is killed (the driver, a local worker, a
+Ray worker), and when: before the first result, among them, or as the last one is written. Whoever
+is killed, the command ends and its workers with it; run again, it leaves what an undisturbed one
+leaves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.commands import COMMANDS, GOAL, prepare, run
+
+WORK = {"truth": ("made/store.sqlite", "shards"), "study": ("run/run.sqlite", "rows")}
+"""Where each command's results are counted: file and table."""
+VICTIMS = ("driver", "local worker", "ray driver", "ray worker")
+MOMENTS = ("start", "middle", "end")
+PATIENCE = 120  # seconds of a driver that has something left to do, on a machine that may be busy
+SECONDS = {"local": 10, "ray": 120}
+"""Within which orphans end. Those of Ray are Ray's own, which asks after a driver now and then."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kill."""
+
+    number: int
+    work: str
+    victim: str
+    moment: str
+
+    @property
+    def engine(self) -> str:
+        return "ray" if "ray" in self.victim else "local"
+
+
+def cases() -> Iterator[Case]:
+    """All combinations, again and again."""
+    every = itertools.cycle(itertools.product(MOMENTS, VICTIMS, WORK))
+    for number, (moment, victim, work) in enumerate(every):
+        yield Case(number, work, victim, moment)
+
+
+class Killed:
+    """A folder prepared once, in which one case after the other is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self.prepared = folder / "prepared"
+        self.prepared.mkdir(parents=True)
+        prepare(self.prepared)
+        study = self.prepared / "study.toml"
+        study.write_text(study.read_text().replace("count = 3", "count = 12"))
+        self.expected: dict[str, dict[str, str]] = {}
+        self.totals: dict[str, int] = {}
+        for name, (file, table) in WORK.items():
+            assert run(self._typed(name))[0] == 0
+            self.expected[name] = COMMANDS[name].data(self.prepared)
+            self.totals[name] = _count(self.prepared / file, table)
+            assert self.totals[name] > 2
+
+    def outcome(self, case: Case, seed: int) -> str:
+        """What came of a kill: "killed", "done before", or what went wrong."""
+        draw, command = random.Random(f"{seed} {case.number}"), COMMANDS[case.work]
+        total = self.totals[case.work]
+        for left in ("made", "run"):
+            shutil.rmtree(self.prepared / left, ignore_errors=True)
+        how = ["--engine", case.engine, "--workers", "2"]
+        driver = _start([*self._typed(case.work), *how], self.prepared / "told")
+        known: set[int] = {driver}
+        try:
+            wanted = {"start": 0, "middle": draw.randint(1, total - 2), "end": total - 1}
+            at = wanted[case.moment]
+            ready = _wait(driver, known, lambda: self._moment(case, driver, at))
+            if ready:
+                time.sleep(draw.random() * (1.0 if case.moment == "start" else 0.05))
+            victim = self._victim(case, driver, draw)
+            was_there = victim is not None and _kill(victim)
+            if not _wait(driver, known, lambda: False, until_it_ends=True):
+                return "the driver hangs"
+        finally:
+            _end(driver)
+        left = _alive_after(known - {driver}, SECONDS[case.engine])
+        if left:
+            return f"{len(left)} workers outlive the driver"
+        told = (self.prepared / "told").read_text() if (self.prepared / "told").exists() else ""
+        if "Traceback" in told:
+            return f"a traceback: {told[-300:]}"
+        found = command.data(self.prepared)
+        if not found.items() <= self.expected[case.work].items():
+            return "something else is there"
+        code, printed = run(self._typed(case.work))
+        if code != 0:
+            return f"run again it ends with {code}: {printed[-300:]}"
+        if command.data(self.prepared) != self.expected[case.work]:
+            return "run again it leaves something else"
+        return "killed" if was_there else "done before"
+
+    def _typed(self, name: str) -> list[str]:
+        """The command with more work than one fault needs."""
+        typed = COMMANDS[name].arguments(self.prepared)
+        return ["12000 leaves" if word == GOAL[1] else word for word in typed]
+
+    def _moment(self, case: Case, driver: int, at: int) -> bool:
+        if case.moment == "start":
+            return bool(_workers(driver, case.engine))
+        file, table = WORK[case.work]
+        return _count(self.prepared / file, table) >= at
+
+    def _victim(self, case: Case, driver: int, draw: random.Random) -> int | None:
+        if case.victim.endswith("driver"):
+            return driver
+        workers = _workers(driver, case.engine)
+        return draw.choice(workers) if workers else None
+
+
+def _start(arguments: list[str], told: Path) -> int:
+    """The command in a process of its own; what it prints is written down when it ends."""
+    told.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setpgid(0, 0)
+            quiet = os.open(os.devnull, os.O_RDWR)
+            for number in (0, 1, 2):
+                os.dup2(quiet, number)
+            code, printed = run(arguments)
+            told.write_text(f"{code}\n{printed}")
+        finally:
+            os._exit(0)
+    return child
+
+
+def _wait(
+    driver: int, known: set[int], ready: Callable[[], bool], until_it_ends: bool = False
+) -> bool:
+    """Until something is so (True), or the driver has ended; its family is noted meanwhile."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        known |= set(_family(driver))
+        if os.waitpid(driver, os.WNOHANG)[0]:
+            _ended.add(driver)
+        if driver in _ended:
+            return until_it_ends
+        if ready():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+_ended: set[int] = set()
+
+
+def _end(driver: int) -> None:
+    """Nothing of a case goes on into the next one."""
+    if driver not in _ended:
+        os.kill(driver, signal.SIGKILL)
+        os.waitpid(driver, 0)
+        _ended.add(driver)
+
+
+def _kill(process: int) -> bool:
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _family(ancestor: int) -> list[int]:
+    """The processes that descend from one."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parents[int(folder.name)] = int(fields[1])
+    found, fresh = [], {ancestor}
+    while fresh:
+        fresh = {child for child, parent in parents.items() if parent in fresh}
+        found.extend(fresh)
+    return found
+
+
+def _workers(driver: int, engine: str) -> list[int]:
+    """The processes that compute for a driver."""
+    mark = b"ray::" if engine == "ray" else b"spawn_main"
+    found = []
+    for process in _family(driver):
+        try:
+            typed = Path(f"/proc/{process}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark in typed:
+            found.append(process)
+    return sorted(found)
+
+
+def _alive_after(orphans: set[int], seconds: float) -> list[int]:
+    """Those that do not end soon, which are then ended here."""
+    end = time.monotonic() + seconds
+    alive = sorted(orphans)
+    while alive and time.monotonic() < end:
+        alive = [process for process in alive if _runs(process)]
+        time.sleep(0.05)
+    for process in alive:
+        _kill(process)
+    return alive
+
+
+def _runs(process: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def _count(path: Path, table: str) -> int:
+    """The rows of a database that another process writes."""
+    if not path.is_file():
+        return 0
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.1)
+        try:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return 0
