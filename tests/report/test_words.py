@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from longshot.report.evidence import Evidence, gather
@@ -20,7 +21,9 @@ def with_losses(evidence: Evidence, losses: dict[str, tuple[float, ...]]) -> Evi
         if label in losses:
             value = losses[label][evidence.inputs.index(inputs)]
             parts = outcome.score.losses
-            score = replace(outcome.score, losses={**parts, "is": replace(parts["is"], mean=value)})
+            each = replace(parts["is"].left_out, losses=np.full(outcome.score.targets, value))
+            part = replace(parts["is"], mean=value, left_out=each)
+            score = replace(outcome.score, losses={**parts, "is": part})
             outcomes[model, inputs, label] = replace(outcome, score=score)
     return replace(evidence, outcomes=outcomes)
 
@@ -45,7 +48,7 @@ def test_one_winner_is_named_with_its_lead_and_cost() -> None:
     assert "for the best constant" in said.headline
     text = " ".join(said.details)
     assert "of 8" in text
-    assert "behind (paired by cell)" in text
+    assert "behind (paired by target)" in text
     assert "Development and test distributions" in text
     assert "multiply-accumulates on mini-1l" in text
 
@@ -67,7 +70,7 @@ def test_different_winners_are_named_with_their_models() -> None:
 
 def test_where_nothing_hits_nothing_beats_the_constant() -> None:
     said = answer(gather(make_run(("m",), ("hex",), ("naive", "itgis"), 6, zeros=True)))
-    assert said.headline.startswith("No method beats the best constant on m")
+    assert said.headline.startswith("No method clearly beats the best constant on m")
 
 
 def test_a_method_that_never_hit_is_no_candidate() -> None:

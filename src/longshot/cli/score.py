@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from longshot.study.results import Run
     from longshot.study.scores import LossName
 
-RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
+RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or a file of its rows.")]
 LossOption = Annotated[str, typer.Option(help="is_loss or log_mse.")]
 
 
@@ -27,6 +27,9 @@ def score(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option(help="Write the records there, as JSON.")] = None,
     loss: LossOption = "is_loss",
+    between: Annotated[
+        bool, typer.Option("--paired", help="Differences between methods, target by target.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score a run against the truth: leave-one-out losses, and what stands beside them.
@@ -35,8 +38,9 @@ def score(
     """
     from longshot.files import try_place, write_whole
     from longshot.report.evidence import gather
-    from longshot.report.tables import cost, intervals, losses, unfitted
+    from longshot.report.tables import cost, intervals, losses, paired, unfitted
     from longshot.study import load_run
+    from longshot.study.paired import paired_records
     from longshot.study.summary import missing_methods, summary
 
     name = _loss_name(loss)
@@ -44,13 +48,13 @@ def score(
         try_place(out)
     loaded = load_run(run)
     evidence = gather(loaded)
-    records = summary(evidence.scored())
+    records = (paired_records if between else summary)(evidence.scored())
     if as_json:
         typer.echo(json.dumps(records, indent=1))
     elif records:
-        for model in evidence.models:
-            console.print(_shown(losses(evidence, model, name)))
-        for grid in (unfitted(evidence, name), cost(evidence), intervals(evidence)):
+        grids = [(paired if between else losses)(evidence, m, name) for m in evidence.models]
+        beside = (unfitted(evidence, name), cost(evidence), intervals(evidence))
+        for grid in grids if between else (*grids, *beside):
             console.print(_shown(grid))
     if out is not None:
         write_whole(out, json.dumps(records, indent=1) + "\n")
@@ -98,7 +102,9 @@ def _number(value: float | None) -> str:
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Two or more runs' folders.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Two or more runs: folders, or files of rows.")
+    ],
     loss: LossOption = "is_loss",
     as_json: JsonOption = False,
 ) -> None:
@@ -159,9 +165,10 @@ def witnesses(run: RunArgument) -> None:
     Example: [bold]longshot witnesses runs/demo > witnesses.jsonl[/]
     """
     from longshot.study import load_run
+    from longshot.study.results import finite
 
     for witness in load_run(run).witnesses():
-        typer.echo(json.dumps(witness))
+        typer.echo(json.dumps(finite(witness)))
 
 
 @app.command()
