@@ -60,6 +60,8 @@ def test_a_headline_says_no_more_than_paired_differences_support() -> None:
     assert answer(clear).headline.startswith("itgis is closest to the truth on m")
     close = with_losses(evidence, {"itgis": (0.05, 0.06, 0.07), "mhis": (0.09, 0.04, 0.08)})
     assert answer(close).headline.startswith("itgis and mhis are too close to call on m")
+    lucky = with_losses(close, {"constant": (0.06, 0.06, 0.07)})
+    assert answer(lucky).headline.startswith("No method clearly beats the best constant on m")
 
 
 def test_different_winners_are_named_with_their_models() -> None:

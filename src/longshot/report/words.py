@@ -68,8 +68,8 @@ def cell_winner(evidence: Evidence, model: str, inputs: str, loss: LossName) -> 
 def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> str:
     by_name: dict[str, list[str]] = {}
     for model, name in winners.items():
-        ahead = _between(evidence, name, CONSTANT, [model], loss)
-        better = ahead.mean is None or ahead.is_clear
+        ahead = [_between(evidence, m, CONSTANT, [model], loss) for m in evidence.methods]
+        better = any(found.is_clear for found in ahead)
         by_name.setdefault(name if better else "", []).append(model)
     if list(by_name) == [""]:
         where = _where(list(winners))
