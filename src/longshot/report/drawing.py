@@ -94,8 +94,7 @@ def powers(
     ticks = ticks[:: max(1, math.ceil(len(ticks) / most))]
     spelt = [f"{t:g}" if 1e-2 <= t < 1e4 else power_of_ten(t, 0).removeprefix("1×") for t in ticks]
     label = f"{json.dumps(spelt)}[indexof({json.dumps(ticks)}, datum.value)]"
-    near = {"labelFlush": 14} if flush else {}
-    return alt.Axis(values=ticks, labelExpr=label, title=title, **near)
+    return alt.Axis(values=ticks, labelExpr=label, title=title, labelFlush=14 if flush else False)
 
 
 def logarithmic(low: float, high: float) -> alt.Scale:
