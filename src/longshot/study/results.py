@@ -93,20 +93,24 @@ class Run(Shown):
     def failures(self) -> list[Row]:
         return [row for row in self.rows if row.error is not None]
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """One flat dictionary for each row: what was asked, the truth and the answer.
-
-        They come in the order of the study, and `load_run` reads them back from a file.
-        """
-        study = self.study
-        orders = [list(study[name]) for name in ("models", "inputs", "methods")]
+    @property
+    def in_order(self) -> list[Row]:
+        """The rows in the order of the study, where `rows` has that of their keys."""
+        orders = [self.study[name] for name in ("models", "inputs", "methods")]
         places = [{name: place for place, name in enumerate(order)} for order in orders]
 
         def place(row: Row) -> list[int]:
             names = zip(places, row.key[1:4], strict=True)
             return [*(known.get(name, len(known)) for known, name in names), row.key.token]
 
-        for row in sorted(self.rows, key=place):
+        return sorted(self.rows, key=place)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One flat dictionary for each row: what was asked, the truth and the answer.
+
+        They come in the order of the study, and `load_run` reads them back from a file.
+        """
+        for row in self.in_order:
             key, answer = row.key, row.estimate
             target = self._targets[key.model, key.inputs, key.token]
             record: dict[str, Any] = {
