@@ -70,6 +70,16 @@ def test_different_winners_are_named_with_their_models() -> None:
     assert all(model in said.headline for model in ("mini-1l", "mini-2l", "mini-4l"))
 
 
+def test_winners_that_are_not_clear_of_each_other_do_not_depend_on_the_model() -> None:
+    evidence = make_evidence(make_run(("m", "n"), ("hex", "caps"), ("itgis", "mhis"), 6))
+    parts = {}
+    for model, lower, higher in (("m", "itgis", "mhis"), ("n", "mhis", "itgis")):
+        near = with_losses(evidence, {lower: (0.05, 0.07), higher: (0.09, 0.04)})
+        parts |= {key: o for key, o in near.outcomes.items() if key[0] == model}
+    said = answer(replace(evidence, outcomes=parts)).headline
+    assert said == "itgis and mhis are too close to call on m and n."
+
+
 def test_where_nothing_hits_nothing_beats_the_constant() -> None:
     said = answer(gather(make_run(("m",), ("hex",), ("naive", "itgis"), 6, zeros=True)))
     assert said.headline.startswith("No method clearly beats the best constant on m")

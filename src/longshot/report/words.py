@@ -88,14 +88,19 @@ def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> st
                 f"{name}{against}."
             )
         return f"{name} is closest to the truth {where}: a mean loss of {mean:.2f}{against}."
+    none = (
+        f"; none clearly beats the best constant on {_list(by_name[''])}" if "" in by_name else ""
+    )
+    names = [name for name in by_name if name]
+    leads = [(a, b) for a in names for b in names if a != b]
+    if leads and not any(_between(evidence, a, b, by_name[a], loss).is_clear for a, b in leads):
+        where = _list([model for name in names for model in by_name[name]])
+        return f"{_list(names)} are too close to call on {where}{none}."
     parts = []
     for name, models in by_name.items():
         rival = _too_close(evidence, name, models, loss) if name else ""
         close = f" (with {rival} too close to call)" if rival else ""
         parts += [f"{name} on {_list(models)}{close}"] if name else []
-    none = (
-        f"; none clearly beats the best constant on {_list(by_name[''])}" if "" in by_name else ""
-    )
     return f"Which method is closest to the truth depends on the model: {_list(parts)}{none}."
 
 
