@@ -21,6 +21,7 @@ ORDER = (
     "quantities",
     "threads",
     "shown",
+    "bar",
     "work",
     "toml",
     "database",

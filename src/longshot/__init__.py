@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from longshot.look import Sayings, look
     from longshot.methods import METHODS, Method
     from longshot.models import Model, load_model
+    from longshot.report.comparison import Comparison, compare
     from longshot.report.exports import to_arviz, to_inspect, to_pandas
     from longshot.study import Run, load_run
     from longshot.truth import Truth, load_truth, pick_targets
 
 __all__ = [
     "METHODS",
+    "Comparison",
     "Continuation",
     "Cost",
     "Estimate",
@@ -61,6 +63,7 @@ __all__ = [
     "Truth",
     "Witness",
     "__version__",
+    "compare",
     "estimate",
     "estimate_many",
     "estimate_steps",
@@ -96,6 +99,7 @@ _HOMES = {
     "look": ("Sayings", "look"),
     "methods": ("METHODS", "Method"),
     "models": ("Model", "load_model"),
+    "report.comparison": ("Comparison", "compare"),
     "report.exports": ("to_arviz", "to_inspect", "to_pandas"),
     "study": ("Run", "load_run"),
     "truth": ("Truth", "load_truth", "pick_targets"),

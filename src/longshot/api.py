@@ -8,6 +8,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from longshot.bar import watched
 from longshot.errors import LongshotError
 from longshot.estimate import LARGEST_BUDGET, Estimate, Job, Progress
 from longshot.events import Event, EventLike, as_event
@@ -26,14 +27,15 @@ def estimate(
     method: str | Method = "auto",
     budget: int = DEFAULT_BUDGET,
     seed: int = 0,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> Estimate:
     """How likely is `event` when `model` reads `inputs`?
 
     `event` is the text of a token, its id, several of these as a set, or an event such as
     `Continuation` or `Matches`. `settings` are those of the method, such as `relative_error` of
-    `auto` or `temperature` of `itgis`.
+    `auto` or `temperature` of `itgis`. `progress` is called with the share of the work that is
+    done; without it a bar is drawn where somebody watches, in a terminal or a notebook.
     """
     (answer,) = estimate_many(
         model,
@@ -56,14 +58,15 @@ def estimate_many(
     method: str | Method = "auto",
     budget: int = DEFAULT_BUDGET,
     seed: int = 0,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> list[Estimate]:
     """The same for several events at once: faster than one by one, with equal numbers."""
     if isinstance(events, str):  # or each of its letters would be an event
         raise LongshotError(f"estimate_many takes a list of events, not the text {events!r}.")
-    chosen, job = _asked(model, inputs, events, method, budget, seed, progress, settings)
-    with threads_for(job.model.width):
+    chosen, job = _asked(model, inputs, events, method, budget, seed, settings)
+    with watched(progress, "estimating") as tell, threads_for(job.model.width):
+        job = replace(job, progress=tell)
         found = chosen.estimate(job) if job.events else []
     return [beside(event, answer) for event, answer in zip(job.events, found, strict=True)]
 
@@ -83,7 +86,7 @@ def estimate_steps(
 
     A method that does not work in rounds refuses at the first step.
     """
-    chosen, job = _asked(model, inputs, [event], method, budget, seed, progress, settings)
+    chosen, job = _asked(model, inputs, [event], method, budget, seed, settings, progress)
     rounds = chosen.rounds(job)
     while True:
         with threads_for(job.model.width):  # and not while the answer is looked at
@@ -100,8 +103,8 @@ def _asked(
     method: str | Method,
     budget: int,
     seed: int,
-    progress: Progress,
     settings: dict[str, Any],
+    progress: Progress = lambda share: None,
 ) -> tuple[Method, Job]:
     """The method and the job, all that can be wrong with them refused."""
     if settings and isinstance(method, Method):

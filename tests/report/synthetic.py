@@ -127,7 +127,14 @@ def make_evidence(run: Run) -> Evidence:
         for label in (CONSTANT, *methods):
             answers = [] if label == CONSTANT else run.estimates(model, inputs, label)
             pairs = answers or [(t, None) for t in targets]
-            scored = Scored(model, inputs, label, tuple(answers), _score(pairs))
+            scored = Scored(
+                model,
+                inputs,
+                label,
+                tuple(answers),
+                _score(pairs),
+                tuple(t.token for t, _ in pairs),
+            )
             outcomes[model, inputs, label] = scored
     return Evidence(
         run, tuple(run.study["models"]), tuple(run.study["inputs"]), (CONSTANT, *methods), outcomes
@@ -152,7 +159,7 @@ def _score(pairs: Sequence[tuple[Target, Estimate | None]]) -> CellScore:
         lost = loss(log_p, log_q)
         mean, none = float(lost.mean()), np.zeros(len(pairs), dtype=bool)
         left_out = LeaveOneOut(lost, log_q, lost, none)
-        losses[name] = LossScore(mean, mean, 0, None, mean, floor, None, left_out)
+        losses[name] = LossScore(mean, mean, 0, None, mean, floor, None, left_out, lost)
     given = sum(e is not None and e.is_two_sided for _, e in pairs)
     return CellScore(
         targets=len(pairs),

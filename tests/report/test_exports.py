@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,11 +74,16 @@ def test_rounds_and_chains_are_arviz() -> None:
 def test_a_run_is_an_inspect_log(tmp_path: Path) -> None:
     from inspect_ai.log import read_eval_log
 
-    run = make_run(("m",), ("hex",), ("itgis", "naive"), 3)
+    run = make_run(("m",), ("hex",), ("naive", "itgis"), 3)
+    rows = sorted(run.rows, key=lambda row: row.key)  # as a store has them: another order
+    run = replace(run, rows=tuple(rows))
     log = read_eval_log(str(ls.to_inspect(run, tmp_path / "run.eval")))
     assert log.samples is not None
     assert len(log.samples) == 6
-    answers = [row.estimate.probability for row in run.rows if row.estimate]
+    answers = [row.estimate.probability for row in run.in_order if row.estimate]
+    assert answers != [row.estimate.probability for row in rows if row.estimate]
+    told = [s.metadata["probability"] for s in log.samples if s.metadata]
+    assert told == answers
     assert [s.scores["probability"].value for s in log.samples if s.scores] == answers
 
 

@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from longshot.report.evidence import Evidence, gather
@@ -20,7 +21,9 @@ def with_losses(evidence: Evidence, losses: dict[str, tuple[float, ...]]) -> Evi
         if label in losses:
             value = losses[label][evidence.inputs.index(inputs)]
             parts = outcome.score.losses
-            score = replace(outcome.score, losses={**parts, "is": replace(parts["is"], mean=value)})
+            each = replace(parts["is"].left_out, losses=np.full(outcome.score.targets, value))
+            part = replace(parts["is"], mean=value, left_out=each)
+            score = replace(outcome.score, losses={**parts, "is": part})
             outcomes[model, inputs, label] = replace(outcome, score=score)
     return replace(evidence, outcomes=outcomes)
 
@@ -45,7 +48,7 @@ def test_one_winner_is_named_with_its_lead_and_cost() -> None:
     assert "for the best constant" in said.headline
     text = " ".join(said.details)
     assert "of 8" in text
-    assert "behind (paired by cell)" in text
+    assert "behind (paired by target)" in text
     assert "Development and test distributions" in text
     assert "multiply-accumulates on mini-1l" in text
 
@@ -57,6 +60,8 @@ def test_a_headline_says_no_more_than_paired_differences_support() -> None:
     assert answer(clear).headline.startswith("itgis is closest to the truth on m")
     close = with_losses(evidence, {"itgis": (0.05, 0.06, 0.07), "mhis": (0.09, 0.04, 0.08)})
     assert answer(close).headline.startswith("itgis and mhis are too close to call on m")
+    lucky = with_losses(close, {"constant": (0.06, 0.06, 0.07)})
+    assert answer(lucky).headline.startswith("No method clearly beats the best constant on m")
 
 
 def test_different_winners_are_named_with_their_models() -> None:
@@ -65,9 +70,19 @@ def test_different_winners_are_named_with_their_models() -> None:
     assert all(model in said.headline for model in ("mini-1l", "mini-2l", "mini-4l"))
 
 
+def test_winners_that_are_not_clear_of_each_other_do_not_depend_on_the_model() -> None:
+    evidence = make_evidence(make_run(("m", "n"), ("hex", "caps"), ("itgis", "mhis"), 6))
+    parts = {}
+    for model, lower, higher in (("m", "itgis", "mhis"), ("n", "mhis", "itgis")):
+        near = with_losses(evidence, {lower: (0.05, 0.07), higher: (0.09, 0.04)})
+        parts |= {key: o for key, o in near.outcomes.items() if key[0] == model}
+    said = answer(replace(evidence, outcomes=parts)).headline
+    assert said == "itgis and mhis are too close to call on m and n."
+
+
 def test_where_nothing_hits_nothing_beats_the_constant() -> None:
     said = answer(gather(make_run(("m",), ("hex",), ("naive", "itgis"), 6, zeros=True)))
-    assert said.headline.startswith("No method beats the best constant on m")
+    assert said.headline.startswith("No method clearly beats the best constant on m")
 
 
 def test_a_method_that_never_hit_is_no_candidate() -> None:

@@ -7,7 +7,7 @@ option answer before torch would be loaded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from longshot.errors import LongshotError, visible
+from longshot.errors import LongshotError, unknown_name, visible
 from longshot.names import INPUTS, method_names, model_names, preset_names
 from longshot.threads import ask_for_threads
 from longshot.version import __version__
@@ -115,9 +115,19 @@ def going_on(kept: str) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+def refuse_unknown(arguments: Sequence[str]) -> None:
+    """Refuse a mistyped command at once; typer would load half of pydantic first."""
+    named = arguments[0] if arguments else ""
+    commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
+    known = [*commands, *(group.name for group in app.registered_groups if group.name)]
+    if named and named[0] != "-" and named not in known:
+        raise unknown_name("command", named, known)
+
+
 def run() -> None:
     """Run the command line; a `LongshotError` is one line on stderr and exit code 2."""
     try:
+        refuse_unknown(sys.argv[1:])
         app()
     except (LongshotError, OSError, MemoryError) as error:
         if isinstance(error, BrokenPipeError):  # whoever read what is printed has gone

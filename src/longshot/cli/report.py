@@ -14,9 +14,9 @@ from longshot.names import FORMATS
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder that longshot run wrote.")],
+    run: Annotated[Path, typer.Argument(help="A run's folder, or a file of its rows.")],
     out: Annotated[
-        Path | None, typer.Option(help="The report's folder; RUN/report by default.")
+        Path | None, typer.Option(help="The report's folder; report beside the run by default.")
     ] = None,
     formats: Annotated[
         list[str] | None,

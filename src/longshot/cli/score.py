@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -15,10 +15,8 @@ from longshot.errors import LongshotError, visible
 
 if TYPE_CHECKING:
     from longshot.report.grids import Field, Grid
-    from longshot.study.results import Run
-    from longshot.study.scores import LossName
 
-RunArgument = Annotated[Path, typer.Argument(help="A run's folder.")]
+RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or a file of its rows.")]
 LossOption = Annotated[str, typer.Option(help="is_loss or log_mse.")]
 
 
@@ -27,6 +25,9 @@ def score(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option(help="Write the records there, as JSON.")] = None,
     loss: LossOption = "is_loss",
+    between: Annotated[
+        bool, typer.Option("--paired", help="Differences between methods, target by target.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score a run against the truth: leave-one-out losses, and what stands beside them.
@@ -34,23 +35,25 @@ def score(
     Example: [bold]longshot score runs/demo --out summary.json[/]
     """
     from longshot.files import try_place, write_whole
+    from longshot.report.comparison import loss_name
     from longshot.report.evidence import gather
-    from longshot.report.tables import cost, intervals, losses, unfitted
+    from longshot.report.tables import cost, intervals, losses, paired, unfitted
     from longshot.study import load_run
+    from longshot.study.paired import paired_records
     from longshot.study.summary import missing_methods, summary
 
-    name = _loss_name(loss)
+    name = loss_name(loss)
     if out is not None:
         try_place(out)
     loaded = load_run(run)
     evidence = gather(loaded)
-    records = summary(evidence.scored())
+    records = (paired_records if between else summary)(evidence.scored())
     if as_json:
         typer.echo(json.dumps(records, indent=1))
     elif records:
-        for model in evidence.models:
-            console.print(_shown(losses(evidence, model, name)))
-        for grid in (unfitted(evidence, name), cost(evidence), intervals(evidence)):
+        grids = [(paired if between else losses)(evidence, m, name) for m in evidence.models]
+        beside = (unfitted(evidence, name), cost(evidence), intervals(evidence))
+        for grid in grids if between else (*grids, *beside):
             console.print(_shown(grid))
     if out is not None:
         write_whole(out, json.dumps(records, indent=1) + "\n")
@@ -63,15 +66,6 @@ def score(
     if loaded.failures:
         say(f"{len(loaded.failures)} rows failed; longshot run tries them again.")
         raise typer.Exit(1)
-
-
-def _loss_name(key: str) -> LossName:
-    from longshot.study.summary import LOSS_KEYS
-
-    for name, known in LOSS_KEYS.items():
-        if key == known:
-            return name
-    raise LongshotError(f"The loss is is_loss or log_mse, not {key!r}.")
 
 
 def _shown(grid: Grid) -> Table:
@@ -98,7 +92,9 @@ def _number(value: float | None) -> str:
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Two or more runs' folders.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Two or more runs: folders, or files of rows.")
+    ],
     loss: LossOption = "is_loss",
     as_json: JsonOption = False,
 ) -> None:
@@ -106,13 +102,12 @@ def compare(
 
     Example: [bold]longshot compare runs/demo runs/mine[/]
     """
+    from longshot.report.comparison import compare as put_side_by_side
+    from longshot.report.comparison import loss_name
     from longshot.report.evidence import LOSS_TITLES
-    from longshot.study import load_run
 
-    if len(runs) < 2:
-        raise LongshotError("Name two runs, or more.")
-    title = LOSS_TITLES[_loss_name(loss)]
-    rows = side_by_side([load_run(run) for run in runs], loss)
+    title = LOSS_TITLES[loss_name(loss)]
+    rows = put_side_by_side(*runs, loss=loss).records
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
         return
@@ -131,27 +126,6 @@ def compare(
     console.print(table)
 
 
-def side_by_side(runs: list[Run], loss: str) -> list[dict[str, Any]]:
-    """One record for each (model, inputs, method) of any run; None where a run lacks it."""
-    from longshot.study.summary import score_run, summary
-
-    found: dict[tuple[str, str, str], list[float | None]] = {}
-    for number, run in enumerate(runs):
-        for record in summary(score_run(run)):
-            name = (record["model"], record["inputs"], record["method"])
-            found.setdefault(name, [None] * len(runs))[number] = record[loss]
-    return [
-        {
-            **dict(zip(("model", "inputs", "method"), name, strict=True)),
-            "losses": losses,
-            "difference": (
-                losses[-1] - losses[0] if losses[0] is not None and losses[-1] is not None else None
-            ),
-        }
-        for name, losses in found.items()
-    ]
-
-
 @app.command()
 def witnesses(run: RunArgument) -> None:
     """Print the inputs that produced their targets, up to five an estimate, as JSON lines.
@@ -159,9 +133,10 @@ def witnesses(run: RunArgument) -> None:
     Example: [bold]longshot witnesses runs/demo > witnesses.jsonl[/]
     """
     from longshot.study import load_run
+    from longshot.study.results import finite
 
     for witness in load_run(run).witnesses():
-        typer.echo(json.dumps(witness))
+        typer.echo(json.dumps(finite(witness)))
 
 
 @app.command()

@@ -210,7 +210,7 @@ def scatter(evidence: Evidence, model: str, fitted: bool = False) -> Chart:
     )  # fmt: skip
     colour, shape = look(looks(evidence.known), methods, legend=False)
     base = base.encode(
-        x=alt.X("truth:Q").scale(logarithmic(low, high)).axis(powers(low, high, "truth", 3)),
+        x=alt.X("truth:Q").scale(logarithmic(low, high)).axis(powers(low, high, "truth", 3, True)),
         y=alt.Y("y:Q").scale(scale).axis(powers(bottom, top, None, 4)),
         color=colour,
     )
@@ -273,7 +273,7 @@ def one_estimate(
         y=lane, color=colour.legend(None), tooltip=tip("row", "says")
     )
     scale = logarithmic(first, last)
-    at = alt.X("at:Q").scale(scale).axis(powers(first, last, "probability", 8))
+    at = alt.X("at:Q").scale(scale).axis(powers(first, last, "probability", 8, True))
     layers = alt.layer(
         base.mark_rule(strokeWidth=6, opacity=0.4).encode(x=alt.X("from:Q").scale(scale), x2="to"),
         base.mark_point(size=130, filled=True, opacity=1).encode(x=at, shape=shape.legend(None)),

@@ -80,8 +80,13 @@ def tip(*fields: str) -> list[alt.Tooltip]:
     ]
 
 
-def powers(low: float, high: float, title: str | None, most: int = 5) -> alt.Axis:
-    """A logarithmic axis whose ticks are powers of ten, or finer steps where it is short."""
+def powers(
+    low: float, high: float, title: str | None, most: int = 5, flush: bool = False
+) -> alt.Axis:
+    """A logarithmic axis whose ticks are powers of ten, or finer steps where it is short.
+
+    With `flush` a label near an end stays within it, and out of the next panel.
+    """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = (1,) if math.log10(high / low) >= 1.5 else (1, 2, 5)
     ticks = [m * 10.0**n for n in range(first, last + 1) for m in steps]
@@ -89,7 +94,7 @@ def powers(low: float, high: float, title: str | None, most: int = 5) -> alt.Axi
     ticks = ticks[:: max(1, math.ceil(len(ticks) / most))]
     spelt = [f"{t:g}" if 1e-2 <= t < 1e4 else power_of_ten(t, 0).removeprefix("1×") for t in ticks]
     label = f"{json.dumps(spelt)}[indexof({json.dumps(ticks)}, datum.value)]"
-    return alt.Axis(values=ticks, labelExpr=label, title=title)
+    return alt.Axis(values=ticks, labelExpr=label, title=title, labelFlush=14 if flush else False)
 
 
 def logarithmic(low: float, high: float) -> alt.Scale:

@@ -86,8 +86,11 @@ def to_arviz(source: Estimate | Mapping[str, Any]) -> DataTree:
 
 
 def to_inspect(run: Run, path: str | Path) -> Path:
-    """A run as an Inspect log: each estimate a sample, its witnesses the output, scored by log10
-    of estimate over truth; `inspect view` opens it."""
+    """A run as an Inspect log, which `inspect view` opens.
+
+    Each estimate is a sample: the truth its target, the witnesses its output, the probability its
+    score.
+    """
     try:
         from inspect_ai.log import (
             EvalConfig,
@@ -95,6 +98,7 @@ def to_inspect(run: Run, path: str | Path) -> Path:
             EvalLog,
             EvalSample,
             EvalSpec,
+            EvalStats,
             write_eval_log,
         )
         from inspect_ai.model import ModelOutput
@@ -102,7 +106,7 @@ def to_inspect(run: Run, path: str | Path) -> Path:
     except ImportError as error:
         raise needs("to_inspect", "inspect_ai", "notebook") from error
     samples = []
-    for number, (row, record) in enumerate(zip(run.rows, run.records(), strict=True), start=1):
+    for number, (row, record) in enumerate(zip(run.in_order, run.records(), strict=True), start=1):
         answer = row.estimate
         texts = [witness.text for witness in answer.witnesses] if answer else []
         asked = (
@@ -123,18 +127,22 @@ def to_inspect(run: Run, path: str | Path) -> Path:
                         explanation=row.error or record.get("no_interval") or "",
                     )
                 },
+                total_time=record.get("seconds"),
                 metadata=finite(record) | {"witnesses": texts},
             )
         )
+    made = run.finished or datetime.now(UTC).isoformat()
     spec = EvalSpec(
-        created=run.finished or datetime.now(UTC).isoformat(),
+        created=made,
         task=run.name,
         dataset=EvalDataset(name=run.name, samples=len(samples)),
         model="longshot",
         config=EvalConfig(),
     )
     place = Path(path).expanduser()
-    write_eval_log(EvalLog(status="success", eval=spec, samples=samples), str(place))
+    when = EvalStats(started_at=made, completed_at=made)  # a run knows when it ended, no more
+    log = EvalLog(status="success", eval=spec, stats=when, samples=samples)
+    write_eval_log(log, str(place))
     return place
 
 

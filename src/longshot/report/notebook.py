@@ -6,13 +6,14 @@ import html
 from functools import singledispatch
 from typing import Any
 
-from longshot.errors import unknown_name, visible
+from longshot.errors import LongshotError, unknown_name, visible
 from longshot.estimate import Estimate
 from longshot.models import Model
-from longshot.report.charts import every_token, run_charts
+from longshot.report.charts import differences, every_token, run_charts
+from longshot.report.comparison import Comparison, loss_name
 from longshot.report.drawing import Chart
-from longshot.report.embed import in_words
-from longshot.report.evidence import gather
+from longshot.report.embed import in_words, number
+from longshot.report.evidence import LOSS_TITLES, gather
 from longshot.report.question import estimate_chart
 from longshot.study import Run
 from longshot.truth import Truth
@@ -77,9 +78,21 @@ def _(model: Model) -> dict[str, object]:
     }  # fmt: skip
 
 
+@facts.register
+def _(comparison: Comparison) -> dict[str, object]:
+    title = f"{LOSS_TITLES[loss_name(comparison.loss)]}: {' → '.join(comparison.names)}"
+    found: dict[str, object] = {title: ""}
+    return found | {
+        f"{r['method']}, {r['inputs']}, {r['model']}": " → ".join(
+            "–" if loss is None else f"{loss:.3f}" for loss in r["losses"]
+        )
+        for r in comparison.records
+    }
+
+
 @singledispatch
 def plot(result: Any) -> Chart:
-    """The chart of a result: of an estimate, a truth, a run by the name of the chart."""
+    """The chart of a result: an estimate, a truth, a comparison, a run by the chart's name."""
     raise TypeError(f"{type(result).__name__} has no chart")
 
 
@@ -106,3 +119,17 @@ def _(run: Run, name: str = "loss", model: str | None = None) -> Chart:
     if not named:
         raise unknown_name("chart of a run", name, [*NAMES, *charts])
     return charts[named[0]]()
+
+
+@plot.register
+def _(comparison: Comparison) -> Chart:
+    shown = [
+        {"cell": f"{r['inputs']}, {r['model']}", "method": r["method"],
+         "first": number(r["losses"][0]), "last": number(r["losses"][-1]),
+         "difference": number(r["difference"])}
+        for r in comparison.records if r["difference"] is not None
+    ]  # fmt: skip
+    if not shown:
+        raise LongshotError("The runs have no method on a cell in common, so nothing to plot.")
+    first, last = visible(comparison.names[0]), visible(comparison.names[-1])
+    return differences(shown, f"{LOSS_TITLES[loss_name(comparison.loss)]}, {last} minus {first}")

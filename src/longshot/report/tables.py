@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from longshot.report.embed import power_of_ten
 from longshot.report.evidence import LOSS_TITLES, Evidence, Mean
 from longshot.report.grids import Field, Grid
+from longshot.study.paired import CLOSE, Difference, pairs
 from longshot.study.scores import LossName, average, pooled
 from longshot.study.summary import CLIPPING, Scored, clipping_note, zeros_note
 
@@ -20,6 +21,8 @@ def tables(evidence: Evidence) -> list[Grid]:
         return []
     grids = [summary(evidence, loss) for loss in LOSS_TITLES]
     grids += [losses(evidence, m, loss) for loss in LOSS_TITLES for m in evidence.models]
+    if evidence.methods:
+        grids += [paired(evidence, m, loss) for loss in LOSS_TITLES for m in evidence.models]
     if evidence.halves():
         grids += [halves(evidence, loss) for loss in LOSS_TITLES]
     if evidence.methods:
@@ -125,6 +128,43 @@ def summary(evidence: Evidence, loss: LossName) -> Grid:
         headings=("model", *evidence.labels, "noise floor"),
         rows=tuple(rows),
     )
+
+
+def paired(evidence: Evidence, model: str, loss: LossName) -> Grid:
+    """How much more one method loses than another on the same targets of a model."""
+    rows = [
+        (
+            Field(first),
+            Field(second),
+            _difference(fitted),
+            _difference(raw),
+            Field(f"{fitted.closer}", fitted.closer),
+            Field(f"{fitted.targets}", fitted.targets),
+        )
+        for first, second, fitted, raw in pairs(evidence.scored(model), loss)
+        if fitted.cells or raw.cells
+    ]
+    return Grid(
+        name=f"paired-{loss}-{model}",
+        loss=loss,
+        title=f"{_capital(LOSS_TITLES[loss])} on {model}: paired differences",
+        note="How much more the second method loses than the first, on the same targets: the mean "
+        "over distributions of the mean over targets, ± its standard error over targets. In bold: "
+        f"more than {CLOSE:g} errors, over targets and over distributions. Without the fit a zero "
+        "costs what the best constant loses on its target. Closer on: how many targets the first "
+        "loses less on, after the fit.",
+        headings=("first", "second", "after the fit", "without", "closer on", "of targets"),
+        rows=tuple(rows),
+        group=model,
+    )
+
+
+def _difference(found: Difference) -> Field:
+    if found.mean is None:
+        return Field(NONE)
+    beside = "" if found.error is None else f"±{found.error:.2g}"
+    clear = found.is_clear or found._replace(mean=-found.mean).is_clear
+    return Field(f"{found.mean:.3g}".replace("-", "−"), found.mean, beside, clear)
 
 
 def halves(evidence: Evidence, loss: LossName) -> Grid:

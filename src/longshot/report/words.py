@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from longshot.report.embed import power_of_ten
 from longshot.report.evidence import Evidence
+from longshot.study.paired import Difference, difference
 from longshot.study.scores import LossName, average
 from longshot.study.summary import CONSTANT, missing_methods
-
-CLOSE = 2.0
-"""A lead under so many standard errors is no lead."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,13 @@ def cell_winner(evidence: Evidence, model: str, inputs: str, loss: LossName) -> 
 def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> str:
     by_name: dict[str, list[str]] = {}
     for model, name in winners.items():
-        mean = evidence.over_inputs(model, name, loss).value
-        base = evidence.over_inputs(model, CONSTANT, loss).value
-        better = base is None or (mean is not None and mean < base)
+        ahead = [_between(evidence, m, CONSTANT, [model], loss) for m in evidence.methods]
+        better = any(found.is_clear for found in ahead)
         by_name.setdefault(name if better else "", []).append(model)
     if list(by_name) == [""]:
         where = _where(list(winners))
         name = Counter(winners.values()).most_common(1)[0][0]
-        return f"No method beats the best constant {where}; {name} comes nearest."
+        return f"No method clearly beats the best constant {where}; {name} comes nearest."
     if len(by_name) == 1:
         (name,) = by_name
         rival = _too_close(evidence, name, list(winners), loss)
@@ -91,12 +88,19 @@ def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> st
                 f"{name}{against}."
             )
         return f"{name} is closest to the truth {where}: a mean loss of {mean:.2f}{against}."
+    none = (
+        f"; none clearly beats the best constant on {_list(by_name[''])}" if "" in by_name else ""
+    )
+    names = [name for name in by_name if name]
+    leads = [(a, b) for a in names for b in names if a != b]
+    if leads and not any(_between(evidence, a, b, by_name[a], loss).is_clear for a, b in leads):
+        where = _list([model for name in names for model in by_name[name]])
+        return f"{_list(names)} are too close to call on {where}{none}."
     parts = []
     for name, models in by_name.items():
         rival = _too_close(evidence, name, models, loss) if name else ""
         close = f" (with {rival} too close to call)" if rival else ""
         parts += [f"{name} on {_list(models)}{close}"] if name else []
-    none = f"; none beats the best constant on {_list(by_name[''])}" if "" in by_name else ""
     return f"Which method is closest to the truth depends on the model: {_list(parts)}{none}."
 
 
@@ -123,46 +127,51 @@ def _tally(evidence: Evidence, loss: LossName) -> str:
 
 
 def _too_close(evidence: Evidence, first: str, models: Sequence[str], loss: LossName) -> str:
-    """The runner-up on some models, where its paired distance is within its error; or nothing."""
+    """The nearest method that is not clearly behind on some models; or nothing."""
     rivals = _behind(evidence, first, models, loss)
-    for second, (lead, error) in sorted(rivals.items(), key=lambda pair: pair[1][0] or 0.0):
-        if lead is not None and error is not None and lead <= CLOSE * error:
-            return second
-    return ""
+    near = {label: found.mean for label, found in rivals.items() if not found.is_clear}
+    return min(near, key=lambda label: near[label] or 0.0, default="")
+
+
+def _between(
+    evidence: Evidence, first: str, second: str, models: Sequence[str], loss: LossName
+) -> Difference:
+    """How much more the second loses than the first on these models, target by target."""
+    here, there = (
+        [cell for model in models for cell in evidence.scored(model, label)]
+        for label in (first, second)
+    )
+    return difference(here, there, loss)
 
 
 def _behind(
     evidence: Evidence, first: str, models: Sequence[str], loss: LossName
-) -> dict[str, tuple[float | None, float | None]]:
-    """How far each other method is behind on these models, paired by cell, with its error."""
+) -> dict[str, Difference]:
+    """How far each other method is behind on these models, if it ran on all that the first did."""
     cells = [cell for cell in evidence.run.cells if cell[0] in models]
-    rivals: dict[str, tuple[float | None, float | None]] = {}
+    rivals = {}
     for label in evidence.methods:
-        gaps = [
-            b - a
-            for cell in cells
-            if (a := evidence.loss(*cell, first, loss)) is not None
-            and (b := evidence.loss(*cell, label, loss)) is not None
-        ]
-        if label != first and len(gaps) == len(cells):
-            rivals[label] = average(gaps)
+        whole = all(evidence.loss(*cell, label, loss) is not None for cell in cells)
+        if label != first and whole:
+            rivals[label] = _between(evidence, first, label, models, loss)
     return rivals
 
 
 def _leads(evidence: Evidence, winners: dict[str, str], loss: LossName) -> list[str]:
-    """The lead over the runner-up, paired by cell."""
+    """The lead over the runner-up, paired by target."""
     if len(set(winners.values())) > 1:
         return []
     first = next(iter(winners.values()))
     rivals = _behind(evidence, first, list(winners), loss)
     if not rivals:
         return []
-    second = min(rivals, key=lambda label: rivals[label][0] or 0.0)
-    lead, error = rivals[second]
-    if lead is None or error is None:
-        return [f"Next is {second}, {lead:.2f} behind."]
-    verdict = "" if lead > CLOSE * error else ", too close to call"
-    return [f"Next is {second}, {lead:.2f} ± {error:.2f} behind (paired by cell){verdict}."]
+    second = min(rivals, key=lambda label: rivals[label].mean or 0.0)
+    found = rivals[second]
+    if found.mean is None or found.error is None:
+        return []
+    verdict = "" if found.is_clear else ", too close to call"
+    lead = f"{found.mean:.2f} ± {found.error:.2f} behind (paired by target)"
+    return [f"Next is {second}, {lead}{verdict}."]
 
 
 def _halves(evidence: Evidence, loss: LossName) -> str:

@@ -14,6 +14,7 @@ from longshot.estimate import Estimate
 from longshot.files import parse_json
 from longshot.names import preset_names
 from longshot.shown import Shown
+from longshot.study.exported import COSTS, holds_rows, read_rows
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target, Tuned
 
 if TYPE_CHECKING:
@@ -92,9 +93,24 @@ class Run(Shown):
     def failures(self) -> list[Row]:
         return [row for row in self.rows if row.error is not None]
 
+    @property
+    def in_order(self) -> list[Row]:
+        """The rows in the order of the study, where `rows` has that of their keys."""
+        orders = [self.study[name] for name in ("models", "inputs", "methods")]
+        places = [{name: place for place, name in enumerate(order)} for order in orders]
+
+        def place(row: Row) -> list[int]:
+            names = zip(places, row.key[1:4], strict=True)
+            return [*(known.get(name, len(known)) for known, name in names), row.key.token]
+
+        return sorted(self.rows, key=place)
+
     def records(self) -> Iterator[dict[str, Any]]:
-        """One flat dictionary for each row: what was asked, the truth and the answer."""
-        for row in self.rows:
+        """One flat dictionary for each row: what was asked, the truth and the answer.
+
+        They come in the order of the study, and `load_run` reads them back from a file.
+        """
+        for row in self.in_order:
             key, answer = row.key, row.estimate
             target = self._targets[key.model, key.inputs, key.token]
             record: dict[str, Any] = {
@@ -147,20 +163,25 @@ def estimate_record(answer: Estimate) -> dict[str, Any]:
         "budget": answer.budget,
         "seed": answer.seed,
         **asdict(answer.cost + answer.shared_cost),
+        **{f"shared_{name}": getattr(answer.shared_cost, name) for name in COSTS},
         "warnings": list(answer.warnings),
         "witness": answer.witnesses[0].text if answer.witnesses else None,
     }
 
 
 def load_run(path: str | Path) -> Run:
-    """A run from its folder, or from its file."""
+    """A run from its folder, from its file, or from its rows as `longshot rows` prints them."""
     path = Path(path).expanduser()
     file = path / FILE if path.is_dir() else path
+    return _whole(Run(path=file, **read_rows(file)) if holds_rows(file) else _stored(file))
+
+
+def _stored(file: Path) -> Run:
     with RunStore(file) as store:
         study = store.fact("study")
         if study is None:
             raise LongshotError(f"{file} was begun but holds no study; run it again.")
-        run = Run(
+        return Run(
             path=file,
             study=_study(study, file),
             chosen=store.all_chosen(),
@@ -168,10 +189,16 @@ def load_run(path: str | Path) -> Run:
             tuned=store.tuned(),
             **store.last_commit(),
         )
+
+
+def _whole(run: Run) -> Run:
+    """The run, if its rows are of its targets and a label's of one method."""
     if any((*row.key[1:3], row.key.token) not in run._targets for row in run.rows):
-        raise LongshotError(f"The run {file} is damaged: it has rows of what is no target of it.")
+        raise LongshotError(
+            f"The run {run.path} is damaged: it has rows of what is no target of it."
+        )
     if any(len({e.method for _, e in answers}) > 1 for answers in run._answers.values()):
-        raise LongshotError(f"The run {file} is damaged: a label has rows of several methods.")
+        raise LongshotError(f"The run {run.path} is damaged: a label has rows of several methods.")
     return run
 
 

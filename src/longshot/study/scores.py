@@ -56,6 +56,8 @@ class LossScore:
     fit: Fit | None
     """To all targets; None if there are none."""
     left_out: LeaveOneOut
+    each_raw: Vector | None = None
+    """What `raw_zeros` is the mean of; None for the constant."""
 
 
 class Coverage(NamedTuple):
@@ -207,13 +209,13 @@ def _loss(
         return LossScore(None, None, 0, None, None, floor, None, nothing)
     loss = LOSS_NAMES[name]
     fit, left_out = fit_and_leave_out(form, features, log_p, loss)
-    raw = raw_zeros = None
+    raw = raw_zeros = each_raw = None
     if log_x is not None:
         losses, hit = LOSSES[loss](log_p, log_x), log_x > -math.inf
         raw = _mean(losses[hit])
         if not hit.all():
             losses = np.where(hit, losses, leave_one_out("constant", features, log_p, loss).losses)
-        raw_zeros = _mean(losses)
+        raw_zeros, each_raw = _mean(losses), losses
     return LossScore(
         mean=_mean(left_out.losses),
         unclipped=_mean(left_out.losses_unclipped),
@@ -223,6 +225,7 @@ def _loss(
         noise_floor=floor,
         fit=fit,
         left_out=left_out,
+        each_raw=each_raw,
     )
 
 

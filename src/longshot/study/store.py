@@ -136,7 +136,7 @@ class RunStore(Database):
             stage, model, inputs,
         )  # fmt: skip
         with self._guard():
-            return Chosen(tuple(_target(*row) for row in rows), *found)
+            return Chosen(tuple(made_target(*row) for row in rows), *found)
 
     def all_chosen(self) -> dict[tuple[Stage, str, str], Chosen]:
         """The targets of every stage and cell."""
@@ -215,21 +215,23 @@ def _packed(estimate: Estimate) -> bytes:
 
 def _unpacked(packed: bytes) -> Estimate:
     try:
-        estimate = Estimate.from_dict(json.loads(unpacked(packed, LARGEST_ROW)))
-        if not all(_is(getattr(estimate, name), kind) for name, kind in _KINDS.items()):
-            raise ValueError("of the wrong type")
-        ends = estimate.interval or (0.0, 0.0)
-        witnesses = [(w.gap, w.log_prob or 0.0, len(w.text), *w.tokens) for w in estimate.witnesses]
-        spent = [*vars(estimate.cost).values(), *vars(estimate.shared_cost).values()]
-        numbers = [*ends, *spent, *estimate.statistics.values(), *(n for w in witnesses for n in w)]
-        if not all(_is(number, float) for number in numbers) or len(ends) != 2:
-            raise ValueError("of no numbers")
-        if not estimate.log_probability < 700 or not all(
-            0 <= n < math.inf for n in (*ends, *spent)
-        ):
-            raise ValueError("out of range")
+        return checked(Estimate.from_dict(json.loads(unpacked(packed, LARGEST_ROW))))
     except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"a row is damaged ({first_line(error)})") from error
+
+
+def checked(estimate: Estimate) -> Estimate:
+    """An estimate that was read from a file, if all of it is of its type and within its range."""
+    if not all(_is(getattr(estimate, name), kind) for name, kind in _KINDS.items()):
+        raise ValueError("of the wrong type")
+    ends = estimate.interval or (0.0, 0.0)
+    witnesses = [(w.gap, w.log_prob or 0.0, len(w.text), *w.tokens) for w in estimate.witnesses]
+    spent = [*vars(estimate.cost).values(), *vars(estimate.shared_cost).values()]
+    numbers = [*ends, *spent, *estimate.statistics.values(), *(n for w in witnesses for n in w)]
+    if not all(_is(number, float) for number in numbers) or len(ends) != 2:
+        raise ValueError("of no numbers")
+    if not estimate.log_probability < 700 or not all(0 <= n < math.inf for n in (*ends, *spent)):
+        raise ValueError("out of range")
     return estimate
 
 
@@ -249,7 +251,8 @@ def _is(value: Any, kind: Any) -> bool:
     return isinstance(value, kind)
 
 
-def _target(token: Any, text: Any, probability: Any, standard_error: Any) -> Target:
+def made_target(token: Any, text: Any, probability: Any, standard_error: Any) -> Target:
+    """A target that was read from a file, if its truth is a probability."""
     numbers = _is(token, int) and _is(probability, float) and _is(standard_error, float)
     if not numbers or not 0 <= probability <= 1 or not standard_error >= 0 or token < 0:
         raise ValueError("a target's truth is no probability")

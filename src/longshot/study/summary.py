@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -44,6 +46,8 @@ class Scored:
     answers: tuple[tuple[Target, Estimate], ...]
     """In the order of the score's targets; the constant has none."""
     score: CellScore
+    tokens: tuple[int, ...] = ()
+    """Of the targets that were scored, in their order."""
 
     def loss(self, name: LossName) -> float | None:
         return self.score.losses[name].mean
@@ -51,6 +55,17 @@ class Scored:
     def losses(self, name: LossName) -> list[float]:
         """Of each judged target, left out of its fit; NaN where it was the only one."""
         return [float(loss) for loss in self.score.losses[name].left_out.losses]
+
+    def each(self, name: LossName, fitted: bool = True) -> dict[int, float]:
+        """What each judged target loses, by its token: left out of the fit, or without one.
+
+        The constant is the same without one. A fit has nothing to say of a lone target.
+        """
+        loss = self.score.losses[name]
+        lost = loss.left_out.losses if fitted or loss.each_raw is None else loss.each_raw
+        judged = itertools.compress(self.tokens, self.score.judged)
+        each = dict(zip(judged, lost.tolist(), strict=True))
+        return {token: value for token, value in each.items() if math.isfinite(value)}
 
     def loss_error(self, name: LossName) -> float | None:
         """The loss's standard error, from its spread over targets."""
@@ -116,12 +131,13 @@ def score_run(run: Run, progress: Callable[[float], None] = lambda share: None) 
         targets = run.chosen["run", model, inputs].targets
         if targets:
             constant = score_constant(*_truth(targets))
-            scored.append(Scored(model, inputs, CONSTANT, (), constant))
+            scored.append(Scored(model, inputs, CONSTANT, (), constant, _tokens(targets)))
         for label in run.methods:
             if answers := run.estimates(model, inputs, label):
-                truth = _truth([target for target, _ in answers])
-                score = score_cell([estimate for _, estimate in answers], *truth)
-                scored.append(Scored(model, inputs, label, tuple(answers), score))
+                asked = [target for target, _ in answers]
+                score = score_cell([estimate for _, estimate in answers], *_truth(asked))
+                cell = Scored(model, inputs, label, tuple(answers), score, _tokens(asked))
+                scored.append(cell)
     progress(1.0)
     return scored
 
@@ -163,3 +179,7 @@ def _truth(targets: Sequence[Target]) -> tuple[Any, Any]:
         np.array([target.probability for target in targets], dtype=np.float64),
         np.array([target.standard_error for target in targets], dtype=np.float64),
     )
+
+
+def _tokens(targets: Sequence[Target]) -> tuple[int, ...]:
+    return tuple(target.token for target in targets)
