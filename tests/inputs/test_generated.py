@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import longshot as ls
-from longshot.inputs import Listed
+from longshot.inputs import NOTHING, Listed
 from longshot.testing import toy_model
 from tests.inputs.chi_square import FALSE_ALARM
 from tests.inputs.laws import Table, worst_redraw
@@ -139,8 +139,9 @@ def test_a_network_without_memory_writes_the_same() -> None:
 def test_texts_do_not_depend_on_their_neighbours() -> None:
     inputs = make("plain")
     uniform = torch.rand(150, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    together = inputs._write(uniform=uniform).tokens
-    alone = torch.cat([inputs._write(uniform=row[None]).tokens for row in uniform])
+    text, cut = torch.full((150, 3), NOTHING), torch.zeros(150, dtype=torch.int64)
+    together = inputs._suffix(text, cut, uniform)
+    alone = torch.cat([inputs._suffix(text[:1], cut[:1], row[None]) for row in uniform])
     assert torch.equal(together, alone)
 
 

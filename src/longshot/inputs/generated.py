@@ -26,12 +26,15 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
+from torch.nn import functional
 
 from longshot.errors import LongshotError
 from longshot.inputs.base import NOTHING, by_length, continued
 from longshot.models import Growing, Model, SizedNetwork, dense
 
 ROWS = 512  # texts that are written at once, where the network does not say how many fit
+UNEMBED_ROWS = 128  # texts that meet all tokens at once: few enough to stay in a cache
+FEW = 64  # neighbouring tokens whose probabilities are summed first
 
 
 class Written(NamedTuple):
@@ -100,7 +103,8 @@ class GeneratedInputs:
     def sample(self, n: int, generator: torch.Generator) -> Int64[Tensor, "n length"]:
         """`n` independent inputs."""
         uniform = torch.rand(n, self.tokens, generator=generator, dtype=torch.float64)
-        return self._around(self._write(uniform=uniform).tokens)
+        text = torch.full((n, self.tokens), NOTHING)
+        return self._around(self._suffix(text, torch.zeros(n, dtype=torch.int64), uniform))
 
     def redraw(
         self,
@@ -117,15 +121,24 @@ class GeneratedInputs:
         if not free:
             return tokens
         if share >= 1:
-            cut = torch.full((n,), first)
-            return self._around(self._write(text, cut, uniform).tokens)
+            return self._around(self._suffix(text, torch.full((n,), first), uniform))
         cut = self.tokens - (free * where ** ((1 - share) / share)).ceil().long()
-        new = self._write(text, cut, uniform).tokens
-        single = (coin < 0.5).nonzero()[:, 0]
-        if len(single):
-            rows = (text[single], first, where[single], uniform[single], luck[single])
-            new[single] = self._one_token(*rows)
+        one, rest = (coin < 0.5).nonzero()[:, 0], (coin >= 0.5).nonzero()[:, 0]
+        new = text.clone()
+        new[rest] = self._suffix(text[rest], cut[rest], uniform[rest])
+        new[one] = self._one_token(text[one], first, where[one], uniform[one], luck[one])
         return self._around(new)
+
+    def _suffix(
+        self,
+        text: Int64[Tensor, "n token"],
+        cut: Int64[Tensor, " n"],
+        uniform: Float64[Tensor, "n token"],
+    ) -> Int64[Tensor, "n token"]:
+        """Texts as they are up to `cut`, drawn from there on."""
+        drawn = torch.arange(self.tokens)[None] >= cut[:, None]
+        kept = text.masked_fill(drawn, NOTHING)
+        return self._write(kept, drawn=drawn, uniform=uniform, follow=True).tokens
 
     def _one_token(
         self,
@@ -138,13 +151,12 @@ class GeneratedInputs:
         """A token proposed by what stands before it, accepted by what stands behind it."""
         long = (text >= 0).sum(1)
         at = first + ((long - first).clamp(min=1) * where).long()
-        here = torch.arange(self.tokens)[None] == at[:, None]
-        old = self._write(text, log_probs=True)
-        proposed = self._write(torch.where(here, NOTHING, text), at, uniform, only=here).tokens
-        kept = torch.where(here, proposed, text)
-        new = self._write(kept, log_probs=True)
-        later = torch.arange(self.tokens)[None] > at[:, None]
-        ratio = torch.where(later, new.log_probs - old.log_probs, 0).sum(1)
+        place = torch.arange(self.tokens)[None]
+        here, later = place == at[:, None], place > at[:, None]
+        old = self._write(text, drawn=here, uniform=uniform, scored=later)
+        kept = torch.where(here, old.tokens, text)
+        new = self._write(kept, scored=later)
+        ratio = (new.log_probs - old.log_probs).sum(1)
         real = (kept.gather(1, at[:, None])[:, 0] >= 0) & (long > first)  # else it had stopped
         return torch.where((real & (luck.log() < ratio))[:, None], kept, text)
 
@@ -154,11 +166,12 @@ class GeneratedInputs:
             text = self._text(tokens)
         except LongshotError:
             return torch.stack([self._log_prob_of_one(row) for row in tokens])
-        return self._write(text, log_probs=True).log_probs.sum(1)
+        return self._write(text, scored=text >= NOTHING).log_probs.sum(1)
 
     def _log_prob_of_one(self, row: Int[Tensor, " length"]) -> Float64[Tensor, ""]:
         try:
-            return self._write(self._text(row[None]), log_probs=True).log_probs.sum()
+            text = self._text(row[None])
+            return self._write(text, scored=text >= NOTHING).log_probs.sum()
         except LongshotError:
             return torch.tensor(-math.inf, dtype=torch.float64)
 
@@ -182,89 +195,118 @@ class GeneratedInputs:
 
     def _write(
         self,
-        text: Int64[Tensor, "n token"] | None = None,
-        cut: Int64[Tensor, " n"] | None = None,
-        uniform: Float64[Tensor, "n token"] | None = None,
+        text: Int64[Tensor, "n token"],
         *,
-        only: Bool[Tensor, "n token"] | None = None,
-        log_probs: bool = False,
+        drawn: Bool[Tensor, "n token"] | None = None,
+        uniform: Float64[Tensor, "n token"] | None = None,
+        scored: Bool[Tensor, "n token"] | None = None,
+        follow: bool = False,
     ) -> Written:
-        """Texts that are as given up to `cut` and drawn from there on; or all given, and scored.
+        """Texts with new tokens at the places `drawn`, and the log probabilities at the `scored`.
 
-        With `only`, no more is drawn than the tokens at those places.
+        What comes later is written after the new tokens where they are to be followed, else after
+        the given ones. A place that is neither drawn nor scored has the log probability 0.
         """
-        given = uniform if text is None else text
-        assert given is not None
-        n = len(given)
-        text = torch.full((n, self.tokens), NOTHING) if text is None else text
-        cut = torch.full((n,), 0 if uniform is not None else self.tokens) if cut is None else cut
+        n, nowhere = len(text), torch.zeros(text.shape, dtype=torch.bool)
+        drawn, scored = (nowhere if mask is None else mask for mask in (drawn, scored))
+        uniform = torch.zeros(text.shape, dtype=torch.float64) if uniform is None else uniform
         out = Written(text.clone(), torch.zeros(n, self.tokens, dtype=torch.float64))
-        network = self.writer.network
-        most = (
-            network.rows(len(self.prompt) + self.tokens)
-            if isinstance(network, SizedNetwork)
-            else ROWS
-        )
+        network, longest = self.writer.network, len(self.prompt) + self.tokens
+        most = network.rows(longest) if isinstance(network, SizedNetwork) else ROWS
         with torch.no_grad():
             for start in range(0, n, most):
                 here = slice(start, start + most)
-                drawn = None if uniform is None else uniform[here]
-                places = None if only is None else only[here]
                 block = Written(out.tokens[here], out.log_probs[here])
-                self._write_block(block, cut[here], drawn, places, log_probs)
+                read = block.tokens if follow else text[here]
+                self._write_block(block, read, drawn[here], uniform[here], scored[here])
         return out
 
     def _write_block(
         self,
         out: Written,
-        cut: Int64[Tensor, " n"],
-        uniform: Float64[Tensor, "n token"] | None,
-        only: Bool[Tensor, "n token"] | None,
-        log_probs: bool,
+        read: Int64[Tensor, "n token"],
+        drawn: Bool[Tensor, "n token"],
+        uniform: Float64[Tensor, "n token"],
+        scored: Bool[Tensor, "n token"],
     ) -> None:
-        """Fill in a block of texts, from the first token at which something must be known."""
-        text, n = out.tokens, len(out.tokens)
-        begin = 0 if log_probs else int(cut.min())
-        if uniform is not None and only is None:
-            text[torch.arange(self.tokens)[None] >= cut[:, None]] = NOTHING
-        prompt = torch.tensor(self.prompt, dtype=torch.int64).expand(n, -1)
+        """Fill in a block of texts; only texts of which something must be known meet all tokens."""
+        asked = drawn | scored
+        places = asked.any(0).nonzero()[:, 0].tolist()
+        if not places:
+            return
+        prompt = torch.tensor(self.prompt, dtype=torch.int64).expand(len(read), -1)
         grown = Growing(self.writer, prompt, self.tokens, shared=len(self.prompt) - 1)
-        going = (text[:, :begin] >= 0).all(1)
-        end = self.tokens if only is None else int(cut.max()) + 1
-        for j in range(begin, end):
-            log_q = self._log_q(grown.after(text[:, :j].clamp(min=0)))
-            stop = log_q.masked_fill(~self.stops, -math.inf).logsumexp(1)
-            if uniform is not None:
-                token = _invert(log_q, uniform[:, j])
-                token = token.masked_fill(self.stops[token], NOTHING)
-                drawn = (j >= cut) if only is None else only[:, j]
-                text[:, j] = torch.where(drawn & going, token, text[:, j])
-            there = text[:, j] >= 0
-            own = log_q.gather(1, text[:, j : j + 1].clamp(min=0))[:, 0]
-            out.log_probs[:, j] = torch.where(there, own, stop).masked_fill(~going, 0)
-            own_stops = there & self.stops[text[:, j].clamp(min=0)]  # a text holds no stop
-            out.log_probs[own_stops, j] = -math.inf
-            going &= there
+        for j in range(places[0], places[-1] + 1):
+            going = (read[:, :j] >= 0).all(1)
             if not going.any():
                 break
+            v = grown.after(read[:, :j].clamp(min=0))
+            for rows in (asked[:, j] & going).nonzero()[:, 0].split(UNEMBED_ROWS):
+                if not len(rows):
+                    continue
+                following = NextTokens.of(self._logits(v[rows.to(v.device)]))
+                new, known = drawn[rows, j], scored[rows, j]
+                if new.any():
+                    token = following.at(uniform[rows, j])
+                    token = token.masked_fill(self.stops[token], NOTHING)
+                    out.tokens[rows, j] = torch.where(new, token, out.tokens[rows, j])
+                if known.any():
+                    own = following.log_prob(read[rows, j], self.stops)
+                    out.log_probs[rows, j] = torch.where(known, own, 0)
 
-    def _log_q(self, v: Float[Tensor, "n width"]) -> Float64[Tensor, "n vocab"]:
-        """What the writer writes next: the log probability of every token."""
+    def _logits(self, v: Float[Tensor, "n width"]) -> Float[Tensor, "n vocab"]:
+        """What the writer writes next, of which probabilities are the softmax."""
         rows, bias = self.writer.unembedding.mT, self.writer.unembedding_bias
-        logits = dense(v, rows.to(v.dtype), bias.to(v.dtype))
-        log_q = (logits.double().cpu() / self.temperature).log_softmax(1)
+        logits = dense(v, rows.to(v.dtype), bias.to(v.dtype)).cpu()
+        logits = logits if self.temperature == 1 else logits.div_(self.temperature)
         if self.top_p == 1:
-            return log_q
-        ranked, order = log_q.sort(dim=1, descending=True, stable=True)
+            return logits
+        ranked, order = logits.double().log_softmax(1).sort(dim=1, descending=True, stable=True)
         above = ranked.exp().cumsum(1) - ranked.exp()  # what likelier tokens hold
-        ranked = ranked.masked_fill(above >= self.top_p, -math.inf)
-        return torch.empty_like(log_q).scatter_(1, order, ranked).log_softmax(1)
+        cut = torch.empty_like(order, dtype=torch.bool).scatter_(1, order, above >= self.top_p)
+        return logits.masked_fill(cut, -math.inf)
 
 
-def _invert(
-    log_q: Float64[Tensor, "n vocab"], uniform: Float64[Tensor, " n"]
-) -> Int64[Tensor, " n"]:
-    """The token at which each cumulative distribution passes its number of [0, 1)."""
-    sums = log_q.exp().cumsum(1)
-    sums = sums.masked_fill_(sums >= sums[:, -1:], 1.0)  # rounding leaves no number beyond
-    return torch.searchsorted(sums, uniform[:, None].contiguous(), right=True)[:, 0]
+class NextTokens(NamedTuple):
+    """The distributions of the tokens that come next, summed in two stages to be quick."""
+
+    logits: Float[Tensor, "n vocab"]
+    parts: Float[Tensor, "n some few"]
+    """exp(logit − largest), a few neighbours together."""
+    sums: Float64[Tensor, "n some"]
+    """Their cumulative sums over all neighbours before and with each."""
+    log_total: Float64[Tensor, " n"]
+
+    @classmethod
+    def of(cls, logits: Float[Tensor, "n vocab"]) -> NextTokens:
+        largest = logits.amax(1, keepdim=True)
+        parts = (logits - largest).exp_()
+        if missing := -logits.shape[1] % FEW:
+            parts = functional.pad(parts, (0, missing))
+        parts = parts.view(len(logits), -1, FEW)
+        sums = parts.sum(2).double().cumsum(1)
+        return cls(logits, parts, sums, largest[:, 0].double() + sums[:, -1].log())
+
+    def at(self, uniform: Float64[Tensor, " n"]) -> Int64[Tensor, " n"]:
+        """The token at which each cumulative distribution passes its number of [0, 1)."""
+        wanted, rows = uniform * self.sums[:, -1], torch.arange(len(uniform))
+        some = _place(self.sums, wanted)
+        before = torch.where(some > 0, self.sums[rows, (some - 1).clamp(min=0)], 0)
+        return some * FEW + _place(self.parts[rows, some].double().cumsum(1), wanted - before)
+
+    def log_prob(
+        self, token: Int64[Tensor, " n"], stops: Bool[Tensor, " vocab"]
+    ) -> Float64[Tensor, " n"]:
+        """Of each token, or of any that stops where there is none; a text holds no stop."""
+        there, own = token >= 0, token.clamp(min=0)
+        found = (
+            self.logits.gather(1, own[:, None])[:, 0].double().masked_fill(stops[own], -math.inf)
+        )
+        stop = self.logits[:, stops].double().logsumexp(1)
+        return torch.where(there, found, stop) - self.log_total
+
+
+def _place(sums: Float64[Tensor, "n some"], wanted: Float64[Tensor, " n"]) -> Int64[Tensor, " n"]:
+    """Where cumulative sums pass a number; rounding leaves none beyond the last that adds to it."""
+    sums = sums.masked_fill(sums >= sums[:, -1:], math.inf)
+    return torch.searchsorted(sums, wanted[:, None].contiguous(), right=True)[:, 0]
