@@ -10,7 +10,7 @@ from typing import Any
 
 from longshot.bar import watched
 from longshot.errors import LongshotError
-from longshot.estimate import LARGEST_BUDGET, Estimate, Job, Progress
+from longshot.estimate import LARGEST_BUDGET, Cost, Estimate, Job, Progress
 from longshot.events import Event, EventLike, as_event
 from longshot.inputs import Inputs, load_inputs, with_noise
 from longshot.methods import Method, make_method
@@ -130,7 +130,8 @@ def beside(event: Event, answer: Estimate) -> Estimate:
     if not hasattr(event, "told"):
         return answer
     told = event.told(answer.probability, answer.interval)
-    return replace(answer, statistics={**answer.statistics, **told})
+    cost = answer.cost + Cost(macs=event.tally.example_macs)
+    return replace(answer, statistics={**answer.statistics, **told}, cost=cost)
 
 
 SEED = "The seed is a whole number of at most 63 bits"

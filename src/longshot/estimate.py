@@ -86,6 +86,20 @@ class Job:
     budget: int
     seed: int = 0
     progress: Progress = lambda share: None
+    _before: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_before", self._beside())
+
+    def _beside(self) -> tuple[int, ...]:
+        written = int(getattr(self.inputs, "macs_beside", 0))
+        return (written, *(event.macs_beside for event in self.events))
+
+    def beside(self, event: Event) -> tuple[Cost, Cost]:
+        """What writing the inputs has taken since the job was made, and judging an event."""
+        i = 1 + self.events.index(event)
+        now, before = self._beside(), self._before
+        return Cost(macs=now[0] - before[0]), Cost(macs=now[i] - before[i])
 
     def parts(self, most: int) -> Iterator[Job]:
         """The job in pieces of at most `most` events, each with its share of the progress.

@@ -97,6 +97,11 @@ class Event(ABC):
         return 0
 
     @property
+    def macs_beside(self) -> int:
+        """Multiply-accumulates so far of models that decide it, beside the one that is asked."""
+        return 0
+
+    @property
     def can_be_climbed(self) -> bool:
         return self.decided_by == "logits" or bool(self.paths)
 

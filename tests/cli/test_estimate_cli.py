@@ -75,8 +75,8 @@ def test_settings_and_token_ids_and_sets() -> None:
         ([], "Name a target"),
         (["--target", "quences"], "is 2 tokens: .* in a shell --continuation"),
         (["--target", "ers", "--continuation", "ers of"], "Name only one of --target"),
-        (["--target", "ers", "--within", "3"], "belong to --matches"),
-        (["--target", "ers", "--climb", "ers"], "belong to --matches"),
+        (["--target", "ers", "--within", "3"], "--within belongs to --matches and --judge-prompt"),
+        (["--target", "ers", "--climb", "ers"], "--climb belongs to --matches"),
         (
             ["--target", "ers", "--method", "itgis", "--set", "temperature=abc"],
             "should be a valid number",

@@ -26,13 +26,13 @@ from longshot.cli.app import (
     some_methods,
     some_models,
 )
+from longshot.cli.asked import Asked
 from longshot.errors import LongshotError, visible
 from longshot.names import DEFAULT_BUDGET
 from longshot.quantities import parse_count
 
 if TYPE_CHECKING:
     from longshot.estimate import Estimate, Problem
-    from longshot.events import EventLike
     from longshot.methods import Method
 
 Setting = str | int | float | None
@@ -57,11 +57,30 @@ def estimate(
     matches: Annotated[
         str | None, typer.Option(help="Instead: this regular expression is found in its text.")
     ] = None,
+    judge_prompt: Annotated[
+        str | None,
+        typer.Option(help="Instead: a judge that reads {output} in this text, or .txt, says YES."),
+    ] = None,
     within: Annotated[
-        int | None, typer.Option(help="Tokens of the text that --matches looks at: 8 unless given.")
+        int | None,
+        typer.Option("--within", "--tokens", help="Of the text that is read: 8 unless given."),
     ] = None,
     climb: Annotated[
         list[str] | None, typer.Option(help="A text that --matches accepts, to climb towards.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Outputs are sampled at it rather than greedy.")
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(autocompletion=some_models, help="A model; the one that is asked if none."),
+    ] = None,
+    judge_chat: Annotated[
+        bool, typer.Option("--judge-chat", help="The judge is a chat model: ask it as a user.")
+    ] = False,
+    judge_examples: Annotated[
+        str | None,
+        typer.Option(help="A table of text and bad (true or false): the judge's errors are told."),
     ] = None,
     method: Annotated[
         str, typer.Option(autocompletion=some_methods, help="See longshot methods.")
@@ -84,17 +103,19 @@ def estimate(
     """Estimate how likely a target is.
 
     Example: [bold]longshot estimate --target ail[/]
+
+    Sampled: [bold]longshot estimate --target ail --temperature 0.8[/]
+
+    Judged: [bold]longshot estimate --judge mini-4l --judge-prompt "{output} is it? " --tokens 4[/]
     """
-    given = sum(map(bool, (target, continuation, matches)))
-    if given != 1:
-        what = "only one of" if given else 'a target, for example --target " but", or one of'
-        both = "--target, --continuation and --matches" if given else "--continuation and --matches"
-        raise LongshotError(f"Name {what} {both}.")
-    if not matches and (climb or within is not None):
-        raise LongshotError("--within and --climb belong to --matches.")
+    asked = Asked(
+        target or (), continuation, matches, judge_prompt, within, climb or (), temperature,
+        judge, judge_examples, judge_chat,
+    )  # fmt: skip
+    asked.check()
     calls = parse_count(budget)
     from longshot.estimate import Problem
-    from longshot.events import Continuation, Matches, as_event
+    from longshot.events import as_event
     from longshot.files import try_place, write_whole
     from longshot.inputs import load_inputs
     from longshot.methods import make_method
@@ -106,15 +127,7 @@ def estimate(
         try_place(html, "page")
     language_model = load_model(model)
     distribution = load_inputs(inputs, language_model, corpus)
-    wanted: EventLike
-    if continuation:
-        wanted = Continuation(continuation)
-    elif matches:
-        wanted = Matches(matches, 8 if within is None else within, climb or ())
-    else:
-        tokens = target or []
-        wanted = [int(t[1:]) if t[:1] == "#" and t[1:].isdigit() else t for t in tokens]
-    event = as_event(wanted, language_model)
+    event = as_event(asked.event(), language_model)
     problem = Problem(language_model, distribution, event)
     chosen = make_method(method, **dict(_setting(s) for s in settings or []))
     answers = [ask(problem, chosen, calls, seed + i, quiet=as_json) for i in range(repeat)]
@@ -218,12 +231,29 @@ def _body(answer: Estimate) -> Group:
             f"{spent.macs:.2g} multiply-accumulates, {spent.seconds:.1f} s"
         ),
     ]
+    lines += [Text(line) for line in _judged(answer)]
     if answer.explanation:
         lines.append(Text(f"how          {answer.explanation}"))
     lines += [Text(f"warning      {warning}", style="yellow") for warning in answer.warnings]
     for witness in answer.witnesses[:3]:
         lines.append(Text(f"witness      {witness.text!r}", style="green"))
     return Group(*lines)
+
+
+def _judged(answer: Estimate) -> list[str]:
+    """What a judge has to say of itself."""
+    known, lines = answer.statistics, []
+    if "could_not_tell" in known:
+        lines.append(f"judge        could not tell {known['could_not_tell']:.1%} of the outputs")
+    if "judge_finds" in known:
+        lines[-1] += (
+            f"; of the examples it finds {known['judge_finds']:.0%} of the bad and accuses "
+            f"{known['judge_accuses']:.0%} of the good"
+        )
+    if "corrected" in known:
+        low, high = known["corrected_low"], known["corrected_high"]
+        lines.append(f"corrected    {known['corrected']:.2g} ({low:.2g} … {high:.2g})")
+    return lines
 
 
 @app.command()

@@ -72,7 +72,7 @@ class JudgeTally:
     """What a judge was asked, and how often it could not tell."""
 
     def __init__(self) -> None:
-        self.judged = self.unclear = self.macs = 0
+        self.judged = self.unclear = self.macs = self.example_macs = 0
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,10 @@ class Judged(TextEvent):
     @property
     def steps(self) -> int:
         return self.within
+
+    @property
+    def macs_beside(self) -> int:
+        return self.tally.macs
 
     def on(self, model: Model) -> Judged:
         judge = model if self.judge is None else load_model(self.judge)
@@ -208,7 +212,9 @@ class Judged(TextEvent):
         examples = list(self.examples)
         if not examples:
             return None
-        said = self.judgement([text for text, _ in examples], [""] * len(examples)).grade > 0
+        apart = replace(self, tally=JudgeTally())
+        said = apart.judgement([text for text, _ in examples], [""] * len(examples)).grade > 0
+        self.tally.example_macs = apart.tally.macs
         bad = torch.tensor([bool(label) for _, label in examples])
         if bad.all() or not bad.any():
             raise LongshotError(

@@ -110,14 +110,10 @@ class Sayer:
                 found = follow(model, first, go_on, steps, temperature, drawn, close)
                 for whole, part in zip(out, found, strict=True):
                     whole[here] = part
+                self.macs += grown.macs
             self.forwards += len(some) * steps
-            self.macs += len(some) * self._price(length, steps)
+            self.macs += len(some) * steps * model.unembedding.numel()
         return out
-
-    def _price(self, length: int, steps: int) -> int:
-        """The multiply-accumulates of an output, the unembedding included."""
-        network, unembedding = self.model.network, self.model.unembedding.numel()
-        return network.macs(length + steps - 1) + steps * unembedding
 
 
 def follow(

@@ -74,6 +74,8 @@ class GeneratedInputs:
         self.temperature, self.top_p = temperature, top_p
         self.prompt, self.after = tuple(prompt), tuple(after)
         self.before = self.prompt if before is None else tuple(before)
+        self.macs_beside = 0
+        """Multiply-accumulates of the writer so far."""
         self.stops = torch.zeros(writer.vocab_size, dtype=torch.bool)
         self.stops[[t for t in writer.tokenizer.special_ids if t < writer.vocab_size]] = True
 
@@ -244,7 +246,9 @@ class GeneratedInputs:
             for rows in (asked[:, j] & going).nonzero()[:, 0].split(UNEMBED_ROWS):
                 if not len(rows):
                     continue
-                following = NextTokens.of(self._logits(v[rows.to(v.device)]))
+                same = v[:1] if j == 0 else v[rows.to(v.device)]  # all begin after the prompt
+                following = NextTokens.of(self._logits(same)).of_rows(len(rows))
+                self.macs_beside += len(same) * self.writer.unembedding.numel()
                 new, known = drawn[rows, j], scored[rows, j]
                 if new.any():
                     token = following.at(uniform[rows, j])
@@ -253,6 +257,7 @@ class GeneratedInputs:
                 if known.any():
                     own = following.log_prob(read[rows, j], self.stops)
                     out.log_probs[rows, j] = torch.where(known, own, 0)
+        self.macs_beside += grown.macs
 
     def _logits(self, v: Float[Tensor, "n width"]) -> Float[Tensor, "n vocab"]:
         """What the writer writes next, of which probabilities are the softmax."""
@@ -286,6 +291,10 @@ class NextTokens(NamedTuple):
         parts = parts.view(len(logits), -1, FEW)
         sums = parts.sum(2).double().cumsum(1)
         return cls(logits, parts, sums, largest[:, 0].double() + sums[:, -1].log())
+
+    def of_rows(self, n: int) -> NextTokens:
+        """The same for so many rows, where there is one that serves all."""
+        return NextTokens(*(part.expand(n, *part.shape[1:]) for part in self))
 
     def at(self, uniform: Float64[Tensor, " n"]) -> Int64[Tensor, " n"]:
         """The token at which each cumulative distribution passes its number of [0, 1)."""

@@ -39,6 +39,10 @@ class NoisyInputs:
     def fingerprint(self) -> str:
         return f"{self.inputs.fingerprint}+{self.numbers}"
 
+    @property
+    def macs_beside(self) -> int:
+        return int(getattr(self.inputs, "macs_beside", 0))
+
     def sample(self, n: int, generator: torch.Generator) -> Int64[Tensor, "n row"]:
         """`n` independent inputs, each with its own numbers."""
         tokens = self.inputs.sample(n, generator)

@@ -42,7 +42,7 @@ def read_rows(
     else:
         if not column:
             raise LongshotError(f"Which column of {file}? Name it: {file}#COLUMN.")
-        rows = _hub(file) if file.startswith(HUB) else _table(path)
+        rows = _hub(file) if file.startswith(HUB) else read_table(path)
         pairs = _cells(rows, file, column, weights)
     found: dict[str, float] = {}
     for text, weight in pairs:
@@ -59,7 +59,8 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
             yield (text, weight) if tab else (line, 1)
 
 
-def _table(path: Path) -> Iterable[Mapping[str, Any]]:
+def read_table(path: Path) -> Iterable[Mapping[str, Any]]:
+    """The rows of a table by the names of its columns."""
     if path.suffix == ".parquet":
         return _parquet(path)
     text = read_text("table", path, TEXT)

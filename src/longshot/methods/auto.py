@@ -79,7 +79,7 @@ class Auto(Method):
             except LongshotError as refusal:
                 often, why = True, f"Splitting cannot answer ({str(refusal).rstrip('.')})"
         if often:
-            yield from self._direct(job, look, f"{why}, so plain sampling went on.")
+            yield from self._direct(replace(job), look, f"{why}, so plain sampling went on.")
             return
         answer: Estimate | None = None
         for found in splitting.rounds(rest):
@@ -109,7 +109,7 @@ class Auto(Method):
                 near_ties=sum(each.found.near_ties for each in seen),
                 witnesses=best_witnesses(problem, hits),
                 warnings=() if len(grade) else (NO_HIT,),
-                cost=Cost(forwards, 0, macs, clock.seconds),
+                cost=Cost(forwards, 0, macs, clock.seconds) + look.outcomes(event).beside,
                 explanation=explanation,
                 trace=tuple(trace),
                 **known,
@@ -180,26 +180,32 @@ class SeenAmong(NamedTuple):
     found: Outcomes
     macs: int
     cost: Cost
+    beside: Cost
+    """What writing the draws and judging them took; part of the cost."""
 
 
 class PlainDraws:
     """Plain draws with their activations and winners."""
 
     def __init__(self, job: Job, n: int, generator: torch.Generator) -> None:
-        self.job, self.n, clock = job, n, Clock()
+        self.job, self.n, clock, asked = job, n, Clock(), replace(job)
         self.tokens = job.inputs.sample(n, generator)
         self.values = activations(job.model, self.tokens)
         self.won, self.seconds = winners(job.model, self.values), clock.seconds
+        self.written, _ = asked.beside(asked.events[0])
         self._seen: dict[str, SeenAmong] = {}
 
     def outcomes(self, event: Event) -> SeenAmong:
         """Where an event occurs; found out once."""
         if event.key not in self._seen:
             clock, go_on = Clock(), PlainContinuations(self.job.model, self.tokens)
+            asked = replace(self.job, events=(event,))
             found = outcomes(self.job.model, event, self.values, go_on, self.won)
             macs = self.n * self.job.call_macs + go_on.macs
             forwards, seconds = math.ceil(macs / self.job.call_macs), self.seconds + clock.seconds
-            self._seen[event.key] = SeenAmong(found, macs, Cost(forwards, 0, macs, seconds))
+            beside = self.written + asked.beside(event)[1]
+            cost = Cost(forwards, 0, macs, seconds) + beside
+            self._seen[event.key] = SeenAmong(found, macs, cost, beside)
         return self._seen[event.key]
 
     def interval(self, event: Event) -> Interval:

@@ -86,7 +86,14 @@ class Method(ABC):
         )
 
     def answer(self, job: Job, event: Event, **found: Any) -> Estimate:
-        """An estimate: what was asked, of whom and how, with what was found."""
+        """An estimate: what was asked, of whom and how, with what was found.
+
+        What a writer of the inputs and a judge of the outputs took is added to the cost.
+        """
+        written, judged = job.beside(event)
+        where = "shared_cost" if self.shares else "cost"
+        found["cost"] = found.get("cost", Cost()) + judged
+        found[where] = found.get(where, Cost()) + written
         return Estimate(
             method=self.name,
             settings=settings_of(self),

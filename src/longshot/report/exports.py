@@ -45,6 +45,7 @@ def estimate_json(problem: Problem, answer: Estimate) -> dict[str, Any]:
         "hits": answer.hits,
         "effective_sample_size": answer.effective_sample_size,
         "witnesses": [asdict(witness) for witness in answer.witnesses],
+        "statistics": dict(answer.statistics),
         "warnings": list(answer.warnings),
         "explanation": answer.explanation or None,
         "cost": asdict(spent),
