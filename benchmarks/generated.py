@@ -6,8 +6,8 @@ the greedy next token, and as the next token sampled at temperature 1, whose pla
 of its exact probabilities. `auto` has its defaults.
 
 `python -m benchmarks.generated FOLDER` samples, asks, and goes on where it was stopped; `python -m
-benchmarks generated` prints the rows stored in docs/results/generated. A target's own truth has
-noise, which is allowed for as in a study's coverage.
+benchmarks generated` prints the rows that were copied to docs/results/generated. A target's own
+truth has noise, which is allowed for as in a study's coverage.
 """
 
 from __future__ import annotations
@@ -126,6 +126,9 @@ def ask(folder: Path) -> None:
 
 
 def main(console: Console) -> None:
+    if not STORED.exists():
+        console.print(f"generated: no rows are stored in {STORED.parent} yet.")
+        return
     rows = [json.loads(line) for line in STORED.read_text().splitlines()]
     for kind in KINDS:
         some = [row for row in rows if row["question"][0] == kind]
