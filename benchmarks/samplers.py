@@ -29,7 +29,8 @@ from longshot.estimate import Job
 from longshot.events import TokenIs
 from longshot.inputs import CATALOGUE, ProductInputs, TokenDistribution, load_inputs
 from longshot.methods.itgis import ITGIS, Sampler
-from longshot.methods.mhis import MHIS, Walk
+from longshot.methods.mhis import MHIS
+from longshot.methods.walk import Walk
 from longshot.models import Model, load_model
 from longshot.models.gelu import GeluConfig, GeluTransformer
 

@@ -172,6 +172,49 @@ def r_hat(draws: Float64[Tensor, "chain draw"]) -> float:
     return math.sqrt((half - 1) / half + between / within)
 
 
+def rank_r_hat(draws: Float64[Tensor, "chain draw"]) -> float:
+    """The larger split R-hat of the draws' normal scores and of their distances from the median.
+
+    Ranks make it meaningful for heavy tails, and the distances see chains that differ in spread
+    alone (Vehtari et al. 2021). Equal draws share their mean rank.
+    """
+    folded = (draws - draws.median()).abs()
+    return max(r_hat(_normal_scores(draws)), r_hat(_normal_scores(folded)))
+
+
+def _normal_scores(draws: Float64[Tensor, "chain draw"]) -> Float64[Tensor, "chain draw"]:
+    _, place, counts = draws.flatten().unique(return_inverse=True, return_counts=True)
+    mean_rank = counts.cumsum(0).double() - (counts - 1).double() / 2
+    scores: Tensor = torch.special.ndtri((mean_rank - 0.375) / (draws.numel() + 0.25))
+    return scores[place].view_as(draws)
+
+
+def autocorrelation_size(draws: Float64[Tensor, "chain draw"]) -> float:
+    """How many independent draws the chains are worth for their mean, by autocorrelation.
+
+    C·n/(1 + 2·Σ ρ_t), ρ_t pooled over chains with the variance between them included, summed in
+    pairs of lags while these are positive and not above the pair before (Geyer 1992).
+    """
+    chains, n = draws.shape
+    if n < 4:
+        return math.nan
+    centred = draws - draws.mean(1, keepdim=True)
+    power = torch.fft.rfft(centred, 2 * n).abs().square()
+    covariance = torch.fft.irfft(power, 2 * n)[:, :n].mean(0) / n
+    within = float(covariance[0]) * n / (n - 1)
+    between = float(draws.mean(1).var()) if chains > 1 else 0.0
+    total = float(covariance[0]) + between
+    if total <= 0 or within <= 0:
+        return float(chains * n) if total <= 0 else float(chains)
+    rho = 1 - (within - covariance) / total
+    rho[0] = 1.0
+    pairs = rho[: n - n % 2].view(-1, 2).sum(1)
+    ended = (pairs <= 0).nonzero()[:, 0]
+    kept = pairs[: int(ended[0])] if len(ended) else pairs
+    tau = max(float(2 * kept.cummin(0).values.sum()) - 1 if len(kept) else 1.0, 1e-3)
+    return min(chains * n / tau, float(chains * n))
+
+
 def autocorrelated_size(draws: Float64[Tensor, "chain draw"]) -> float:
     """How many independent draws the chains are worth for their mean.
 

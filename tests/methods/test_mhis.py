@@ -12,7 +12,8 @@ from torch import Tensor
 import longshot as ls
 from longshot.estimate import Job
 from longshot.methods.chains import ratio
-from longshot.methods.mhis import MHIS, Walk, log_acceptance, proposal
+from longshot.methods.mhis import MHIS
+from longshot.methods.walk import Walk, log_acceptance, proposal
 from tests.methods.enumerable import Enumerated, enumerated, midpoints
 from tests.methods.replicas import replicate, summarise
 
@@ -20,7 +21,8 @@ from tests.methods.replicas import replicate, summarise
 def walk_at_every_state(problem: Enumerated, target: int, temperature: float) -> Walk:
     """One chain standing at each input."""
     job = Job(problem.model, problem.inputs, (ls.TokenIs(target),), budget=1)
-    walk = Walk(job, MHIS(temperature=temperature), chains=len(problem.tokens))
+    settings = MHIS(temperature=temperature, normaliser="harmonic")
+    walk = Walk(job, settings, chains=len(problem.tokens))
     walk.state = walk.at(problem.tokens[None])
     return walk
 
@@ -145,14 +147,19 @@ def test_the_answer_weighs_states_by_the_corrected_weight() -> None:
     walk.record()
     weight = (-walk.state.score[0] / temperature).exp()
     expected = float(weight[problem.output == 8].sum() / weight.sum())
-    assert walk.answer(0, 1, 0.0).probability == pytest.approx(expected, rel=1e-10)
+    assert walk.settings.answer_of(walk, 0, 1, 0.0).probability == pytest.approx(
+        expected, rel=1e-10
+    )
 
 
 def test_burn_in_is_left_out() -> None:
     """Of 40 steps of each chain, none or a quarter; the calls are the same."""
     problem, found = enumerated(6), []
     for burn_in in (0.0, 0.25):
-        settings = {"method": "mhis", "budget": 8 * 50, "chains": 8, "burn_in": burn_in}
+        settings = {
+            "method": "mhis", "budget": 8 * 50, "chains": 8, "burn_in": burn_in,
+            "normaliser": "harmonic",
+        }  # fmt: skip
         found.append(ls.estimate(problem.model, problem.inputs, 11, **settings))
     everything, later = found
     assert everything.samples == 8 * 40
@@ -200,14 +207,14 @@ def test_the_interval_reaches_down_by_what_the_chains_left_behind() -> None:
     """Three of eight starts are heavier than all states: the half-lengths add in squares."""
     problem = enumerated(8)
     job = Job(problem.model, problem.inputs, (ls.TokenIs(5),), 1)
-    walk = Walk(job, MHIS(temperature=2.0), 8)
+    walk = Walk(job, MHIS(temperature=2.0, normaliser="harmonic"), 8)
     generator = torch.Generator().manual_seed(0)
     log_weight = torch.rand(400, 1, 8, generator=generator, dtype=torch.float64)
     walk.scores, walk.grades = list(-2 * log_weight), list((log_weight < 0.2).double())
     lengths = []
     for heavy in (0, 3):
         walk.start = -2 * torch.tensor([[1.1] * heavy + [0.9] * (8 - heavy)], dtype=torch.float64)
-        answer = walk.answer(0, 400, 0.0)
+        answer = walk.settings.answer_of(walk, 0, 400, 0.0)
         assert answer.statistics["starts_reached"] == 8 - heavy
         assert answer.is_two_sided
         assert answer.standard_error is not None
@@ -226,7 +233,8 @@ def test_the_starts_tell_of_a_region_that_all_chains_miss(
     if blind:
         monkeypatch.setattr("longshot.methods.mhis.starts_reached", lambda *_: 8)
     problem = enumerated(71)
-    runs = replicate(problem, 0, MHIS(temperature=0.5, chains=8), budget=8 * 320, count=20)
+    method = MHIS(temperature=0.5, chains=8, normaliser="harmonic")
+    runs = replicate(problem, 0, method, budget=8 * 320, count=20)
     low, exact = [run.interval[0] for run in runs if run.is_two_sided], problem.exact(0)
     if blind:
         assert len(low) >= 10

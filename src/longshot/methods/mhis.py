@@ -17,14 +17,19 @@ the self-normalised ratio
 
     p̂ = Σ_j w_j·1[M(x_j) = t] / Σ_j w_j,        w_j = exp(−M_t(x_j)/T):
 
-consistent, with a bias of order 1/n. (The paper prints the weight inverted.)
+consistent, with a bias of order 1/n. (The paper prints the weight inverted.) That is the `harmonic`
+normaliser, as in the paper. Its sum Σ w hangs on the lowest scores, where the chains seldom are.
+With `normaliser="bridge"` Z is found by bridge sampling (`bridge.py`) between the chains and plain
+draws of p, an eighth of the budget, which all targets share:
+
+    p̂ = Ẑ·(1/n)·Σ_j w_j·1[M(x_j) = t].
 
 Every one-position kernel leaves q invariant, so a stationary chain has the law q after any sequence
 of positions. All chains of all targets move at the same position in the same step, in sweeps from
 the first free one to the last. Chains are independent, and the spread between them gives the
-standard error. It fails in both directions. Upwards, where no chain comes back to the low scores
-of p: Σ w is too small, which the starts tell, as they are draws of p. Downwards, and on the shipped
-models mostly so, where chains do not mix: they miss kinds of input that hit, and nothing tells.
+standard error. The harmonic normaliser fails upwards where no chain comes back to the low scores of
+p: Σ w is too small, which the starts tell, as they are draws of p. Both fail downwards, and on the
+shipped models mostly so, where chains do not mix: they miss kinds of input that hit.
 
 **Why sweeps.** A proposal costs one forward and one backward pass. What comes before position i
 does not see the new token, and until the sweep ends only gradients from i on are asked for: where
@@ -38,23 +43,40 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float, Float64, Int64
+from jaxtyping import Float64
 from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
-from longshot.evaluate import Evaluation, Evaluator, Tails
 from longshot.events import Score
-from longshot.inputs import TokenDistribution, as_product
+from longshot.inputs import as_product
 from longshot.intervals import fields_of
-from longshot.methods.base import NEVER_FOUND, Clock, Method, Need, register, require_positive
+from longshot.methods.base import (
+    NEVER_FOUND,
+    Activations,
+    Clock,
+    Method,
+    Need,
+    register,
+    require_positive,
+)
+from longshot.methods.bridge import bridged, bridged_interval
 from longshot.methods.chains import disagreement, interval, ratio, starts_reached
-from longshot.numerics import autocorrelated_size, chain_effective_size, pareto_k
+from longshot.methods.walk import Walk
+from longshot.numerics import (
+    autocorrelated_size,
+    autocorrelation_size,
+    chain_effective_size,
+    effective_sample_size,
+    pareto_k,
+    rank_r_hat,
+)
 
 ROWS = 512  # chains in hand at once, each with what the network remembers of it
+PLAIN = (1 / 8, 2048)  # draws of p for the bridge: a share of the budget, and the most
 
 
 @register
@@ -72,6 +94,8 @@ class MHIS(Method):
     """The share of each chain's steps that is left out."""
     score: Score = "logit"
     """What is climbed; for an event beyond one token always its gap."""
+    normaliser: Literal["bridge", "harmonic"] = "harmonic"
+    """How Z is found: against plain draws that targets share, or from the chains alone."""
 
     def __post_init__(self) -> None:
         require_positive(self, temperature=self.temperature, chains=self.chains)
@@ -79,10 +103,15 @@ class MHIS(Method):
             raise LongshotError(f"mhis: burn_in is a share below 1, not {self.burn_in}.")
 
     def estimate(self, job: Job) -> list[Estimate]:
+        single = [part for part in job.parts(1) if not part.is_path]
+        plain = max((self._plain(part.evaluations) for part in single), default=0)
+        drawn = Activations(job, plain) if plain else None
         estimates = []
         for walk, steps, seconds in self._walks(job):
             count = len(walk.job.events)
-            estimates += [walk.answer(i, steps, seconds / count) for i in range(count)]
+            estimates += [
+                self.answer_of(walk, i, steps, seconds / count, drawn) for i in range(count)
+            ]
         return estimates
 
     def chains_of(self, job: Job) -> list[dict[str, Float64[Tensor, "chain step"]]]:
@@ -90,8 +119,7 @@ class MHIS(Method):
         found = []
         for walk, _, _ in self._walks(job):
             for i in range(len(walk.job.events)):
-                score = torch.stack([s[i] for s in walk.scores], 1)
-                grade = torch.stack([g[i] for g in walk.grades], 1)
+                score, grade = walk.recorded(i)
                 found.append({"score": score, "grade": grade})
         return found
 
@@ -116,194 +144,92 @@ class MHIS(Method):
         for part in job.parts(1):
             self._plan(part.evaluations)
 
+    def _plain(self, evaluations: int) -> int:
+        """How many plain draws the bridge has."""
+        share, most = PLAIN
+        return min(max(int(share * evaluations), 1), most) if self.normaliser == "bridge" else 0
+
     def _plan(self, evaluations: int) -> tuple[int, int]:
         """How many chains, and the calls of each."""
-        chains = self.chains or max(2, math.isqrt(evaluations // 96))
-        calls = evaluations // chains
+        left = evaluations - self._plain(evaluations)
+        chains = self.chains or max(2, math.isqrt(left // 96))
+        calls = left // chains
         if calls < 4:
             raise LongshotError(f"mhis: {evaluations} calls are too few for {chains} chains.")
         return chains, calls
 
-
-def proposal(
-    p: TokenDistribution,
-    embedding: Float64[Tensor, "support width"],
-    slope: Float[Tensor, "target chain width"],
-    temperature: float,
-) -> TokenDistribution:
-    """φ for each chain, from the gradient at the position that moves."""
-    rows = embedding.mT.expand(len(slope), -1, -1)
-    return p.tilt(torch.bmm(slope.double(), rows).cpu(), temperature)
-
-
-def log_acceptance(
-    p: TokenDistribution,
-    forward: TokenDistribution,
-    backward: TokenDistribution,
-    old: Int64[Tensor, "target chain"],
-    new: Int64[Tensor, "target chain"],
-    climb: Float64[Tensor, "target chain"],
-) -> Float64[Tensor, "target chain"]:
-    """log r of moving from index `old` to `new`; `climb` is (M_t(x') − M_t(x))/T."""
-    there = forward.log_probs.gather(2, new[..., None])[..., 0]
-    back = backward.log_probs.gather(2, old[..., None])[..., 0]
-    return p.log_probs[new] - p.log_probs[old] + climb + back - there
-
-
-class State(NamedTuple):
-    """Where the chains are: all that the next step needs."""
-
-    tokens: Int64[Tensor, "target chain position"]
-    score: Float64[Tensor, "target chain"]
-    gradient: Float[Tensor, "target chain position width"]
-    activation: Float[Tensor, "target chain width"]
-
-
-class Proposal(NamedTuple):
-    """Where the chains might go, and log r of going there."""
-
-    state: State
-    log_r: Float64[Tensor, "target chain"]
-    differs: Bool[Tensor, "target chain"]
-
-
-class Walk:
-    """The chains of all targets of a job; each target draws from its own generator."""
-
-    def __init__(self, job: Job, settings: MHIS, chains: int) -> None:
-        self.job, self.settings, self.chains = job, settings, chains
-        self.inputs = as_product(job.inputs, settings.name)
-        self.evaluator = Evaluator(job.model, job.events, settings.score, job.inputs)
-        self.generators = [job.generator(settings.name, event) for event in job.events]
-        self.owner = torch.arange(len(job.events)).repeat_interleave(chains)
-        embedding, laws = job.model.embedding, [g.distribution for g in self.inputs.groups]
-        self.embedding = {p: embedding[p.support.to(embedding.device)].double() for p in laws}
-        self.tails = Tails(self.evaluator, self.owner, job.inputs.length)
-        self.state = self.at(torch.stack([job.inputs.sample(chains, g) for g in self.generators]))
-        self.start = self.state.score
-        self.accepted = torch.zeros(len(job.events), dtype=torch.int64)
-        self.grade = torch.zeros(len(job.events), chains, dtype=torch.float64)
-        self.stale = torch.ones(len(job.events), chains, dtype=torch.bool)
-        self.scores: list[Tensor] = []
-        self.grades: list[Tensor] = []
-        self.found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
-
-    def affordable(self, calls: int) -> int:
-        """How many steps so many evaluations pay for: of the start, the moves, and every sweep."""
-        free = len(self.inputs.free_positions)
-        sweeps = math.ceil(calls / (free + 1)) if self.tails.resumes and free > 1 else 1
-        return calls - sweeps
-
-    def at(self, tokens: Int64[Tensor, "target chain position"]) -> State:
-        """The state of chains that are there, with its gradient everywhere."""
-        return self._state(tokens, self.tails.whole(tokens.flatten(0, 1)))
-
-    def _state(self, tokens: Int64[Tensor, "target chain position"], rows: Evaluation) -> State:
-        assert rows.gradient is not None
-        shape = tokens.shape[:2]
-        return State(
-            tokens,
-            rows.score.double().reshape(shape),
-            rows.gradient.reshape(*shape, *rows.gradient.shape[1:]),
-            rows.activation.reshape(*shape, -1),
-        )
-
-    def propose(self, i: int, uniform: Float64[Tensor, "target chain"]) -> Proposal:
-        """A new token at position i for every chain, where φ's distribution passes `uniform`."""
-        self.tails.put_back(slice(None))  # a proposal that was never decided
-        if i < self.tails.since:
-            self.state = self.at(self.state.tokens)
-        x, p, temperature = self.state, self.inputs.positions[i], self.settings.temperature
-        forward = proposal(p, self.embedding[p], x.gradient[:, :, i], temperature)
-        old, new = p.index_of(x.tokens[:, :, i]), forward.invert(uniform[..., None])[..., 0]
-        tokens = x.tokens.clone()
-        tokens[:, :, i] = p.support[new]
-        y = self._state(tokens, self.tails.changed(tokens.flatten(0, 1), i))
-        backward = proposal(p, self.embedding[p], y.gradient[:, :, i], temperature)
-        climb = (y.score - x.score) / temperature
-        return Proposal(y, log_acceptance(p, forward, backward, old, new, climb), old != new)
-
-    def move(self, i: int) -> None:
-        """One Metropolis–Hastings step of every chain at position i."""
-        shape = (2, self.chains)
-        draws = [torch.rand(shape, generator=g, dtype=torch.float64) for g in self.generators]
-        choice, threshold = torch.stack(draws, 1)
-        y, log_r, differs = self.propose(i, choice)
-        accept = threshold.log() < log_r
-        self.tails.put_back((~accept).flatten().nonzero()[:, 0])
-        self.state = choose(accept, y, self.state)
-        self.accepted += accept.sum(1)
-        self.stale |= accept & differs
-
-    def record(self) -> None:
-        """Note score and grade of every chain; only states that changed are unembedded."""
-        if self.stale.any():
-            changed = self.stale.flatten()
-            tokens, v = (
-                x.flatten(0, 1)[changed] for x in (self.state.tokens, self.state.activation)
-            )
-            decided = self.evaluator.decide(tokens, v, self.owner[changed])
-            self.grade[self.stale] = decided.grade
-            gap = torch.zeros_like(self.grade)
-            gap[self.stale] = decided.gap
-            fresh = self.stale & (self.grade > 0)
-            for i in fresh.any(1).nonzero()[:, 0].tolist():
-                self.found[i].append((self.state.tokens[i, fresh[i]], gap[i, fresh[i]]))
-            self.stale.zero_()
-        self.scores.append(self.state.score)
-        self.grades.append(self.grade.clone())
-
-    def answer(self, i: int, steps: int, seconds: float) -> Estimate:
-        """The estimate of the i-th event from the recorded states."""
-        job, event = self.job, self.job.events[i]
-        scores = torch.stack([s[i] for s in self.scores], 1)  # chain × step
-        grade = torch.stack([g[i] for g in self.grades], 1)
-        hit = grade > 0
-        log_weight = -scores / self.settings.temperature
-        log_probability, error = ratio(log_weight, grade)
-        hits, k = int(hit.sum()), pareto_k((log_weight + grade.log())[hit])
-        worst = disagreement(log_weight, hit)
-        reached = starts_reached(log_weight, -self.start[i] / self.settings.temperature)
-        warnings = () if hits else (NEVER_FOUND,)
-        statistics = {
-            "r_hat": worst,
-            "independent_draws": autocorrelated_size(scores),
-            "log_z": math.log(hit.numel()) - float(torch.logsumexp(log_weight.flatten(), 0)),
-            "chains_with_hits": float(hit.any(1).sum()),
-            "starts_reached": float(reached),
-        }
-        return self.settings.answer(
-            job,
+    def answer_of(
+        self, walk: Walk, i: int, steps: int, seconds: float, drawn: Activations | None = None
+    ) -> Estimate:
+        """The estimate of the i-th event from the recorded states, and plain draws if any."""
+        scores, grade = walk.recorded(i)
+        hit, log_weight = grade > 0, -scores / self.temperature
+        shared, count = Cost(), self._plain(walk.job.evaluations)
+        if self.normaliser == "harmonic":
+            known = self._harmonic(walk, i, log_weight, grade)
+        else:
+            plain = walk.plain_scores(i, count, drawn) / self.temperature
+            known = self._bridge(log_weight, grade, plain)
+        if drawn is not None and not walk.job.is_path:
+            shared = drawn.cost.share(count, len(drawn.tokens))
+        hits, event = int(hit.sum()), walk.job.events[i]
+        statistics = known.pop("statistics") | {"chains_with_hits": float(hit.any(1).sum())}
+        return self.answer(
+            walk.job,
             event,
-            log_probability=log_probability,
-            standard_error=None if error is None else error * math.exp(log_probability),
-            **fields_of(interval(log_probability, error, hit, reached, worst)),
+            **known,
             samples=hit.numel(),
             hits=hits,
-            effective_sample_size=chain_effective_size(log_weight + grade.log()),
-            pareto_k=k,
-            acceptance_rate=float(self.accepted[i]) / (steps * self.chains),
-            near_ties=int(self.evaluator.near_ties[i]),
-            witnesses=best_witnesses(Problem(job.model, job.inputs, event), self.found[i]),
+            pareto_k=pareto_k((log_weight + grade.log())[hit]),
+            acceptance_rate=float(walk.accepted[i]) / (steps * walk.chains),
+            near_ties=int(walk.evaluator.near_ties[i]),
+            witnesses=best_witnesses(
+                Problem(walk.job.model, walk.job.inputs, event), walk.found[i]
+            ),
             statistics={name: x for name, x in statistics.items() if not math.isnan(x)},
-            warnings=warnings,
-            cost=self.cost(i, steps, seconds),
+            warnings=() if hits else (NEVER_FOUND,),
+            cost=walk.cost(i, steps, seconds),
+            shared_cost=shared,
         )
 
-    def cost(self, i: int, steps: int, seconds: float) -> Cost:
-        """What the i-th event took: calls, their gradients, two proposals a step, the decisions."""
-        forwards, backwards, macs = self.evaluator.cost(i)
-        supports = [d.size for d in self.inputs.positions if not d.is_fixed]
-        width = self.job.model.width
-        scores = 2 * self.chains * steps * width * sum(supports) // len(supports)
-        return Cost(forwards, backwards, macs + scores, seconds)
+    def _harmonic(self, walk: Walk, i: int, log_weight: Tensor, grade: Tensor) -> dict[str, Any]:
+        """The ratio of sums over the chains alone, as in the paper."""
+        log_probability, error = ratio(log_weight, grade)
+        hit = grade > 0
+        worst = disagreement(log_weight, hit)
+        reached = starts_reached(log_weight, -walk.start[i] / self.temperature)
+        return {
+            "log_probability": log_probability,
+            "standard_error": None if error is None else error * math.exp(log_probability),
+            **fields_of(interval(log_probability, error, hit, reached, worst)),
+            "effective_sample_size": chain_effective_size(log_weight + grade.log()),
+            "statistics": {
+                "r_hat": worst,
+                "independent_draws": autocorrelated_size(-log_weight),
+                "log_z": math.log(hit.numel()) - float(torch.logsumexp(log_weight.flatten(), 0)),
+                "starts_reached": float(reached),
+            },
+        }
 
-
-def choose(accept: Bool[Tensor, "target chain"], new: State, old: State) -> State:
-    """The new state where it was accepted, the old one elsewhere."""
-    return State(
-        *(
-            torch.where(accept.reshape(*accept.shape, *(1,) * (a.ndim - 2)).to(a.device), a, b)
-            for a, b in zip(new, old, strict=True)
-        )
-    )
+    def _bridge(self, log_weight: Tensor, grade: Tensor, plain: Tensor) -> dict[str, Any]:
+        """Ẑ times the mean of the weighted hits."""
+        found = bridged(-log_weight, grade, plain)
+        log_value = log_weight + grade.log()
+        value = (log_value - log_value.max()).exp() if (grade > 0).any() else grade
+        worst = max(rank_r_hat(log_weight), rank_r_hat(value))
+        log_p, error = min(found.log_probability, 0.0), found.relative_error
+        size = effective_sample_size(log_value.flatten())
+        independent = min(autocorrelation_size(value) / value.numel(), 1.0) if size else 1.0
+        return {
+            "log_probability": log_p,
+            "standard_error": None if error is None else error * math.exp(log_p),
+            **fields_of(bridged_interval(found, grade > 0, worst)),
+            "effective_sample_size": size * independent,
+            "statistics": {
+                "r_hat": worst,
+                "independent_draws": autocorrelation_size(-log_weight),
+                "log_z": found.log_z,
+                "plain_draws": float(len(plain)),
+                "plain_draws_met": found.met,
+            },
+        }
