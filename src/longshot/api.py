@@ -130,7 +130,7 @@ def beside(event: Event, answer: Estimate) -> Estimate:
     if not hasattr(event, "told"):
         return answer
     told = event.told(answer.probability, answer.interval)
-    cost = answer.cost + Cost(macs=event.tally.example_macs)
+    cost = answer.cost + Cost(macs=int(getattr(event, "example_macs", 0)))
     return replace(answer, statistics={**answer.statistics, **told}, cost=cost)
 
 

@@ -113,6 +113,14 @@ def test_examples_that_say_nothing(written: str, sentence: str, tmp_path: Path) 
         run(*asked)
 
 
+CHAT = """[inputs]
+name = "chat"
+[[inputs.messages]]
+role = "user"
+content = "Hi {a}"
+[slots.a]
+choices = ["you", "me"]
+"""
 GENERATED = '[generated]\nprompt = "The"\ntokens = 3\n'
 
 
@@ -121,12 +129,11 @@ GENERATED = '[generated]\nprompt = "The"\ntokens = 3\n'
     [
         ("rows.jsonl#prompt", "", "rows.jsonl is empty"),
         ("rows.jsonl#prompt", '{"question": "Who?"}\n', "no column named 'prompt'"),
-        ("chat.toml", '[inputs]\nname = "chat"\n[[inputs.messages]]\nrole = "user"\ncontent = "Hi {a}"\n'
-         '[slots.a]\nchoices = ["you", "me"]\n', "chat template"),
+        ("chat.toml", CHAT, "chat template"),
         ("nucleus.toml", f"{GENERATED}top_p = 1.5\n", "top_p lies above 0 and is at most 1"),
         ("nucleus.toml", f"{GENERATED}top_p = 0.0\n", "top_p lies above 0 and is at most 1"),
     ],
-)  # fmt: skip
+)
 def test_inputs_that_cannot_be_asked_about(
     name: str, written: str, sentence: str, tmp_path: Path
 ) -> None:

@@ -116,6 +116,11 @@ class Judged(TextEvent):
     def macs_beside(self) -> int:
         return self.tally.macs
 
+    @property
+    def example_macs(self) -> int:
+        """Multiply-accumulates of the judge on its examples."""
+        return self.tally.example_macs
+
     def on(self, model: Model) -> Judged:
         judge = model if self.judge is None else load_model(self.judge)
         made = replace(self, judge=judge, tally=JudgeTally())

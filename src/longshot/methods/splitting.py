@@ -19,9 +19,7 @@ before the network sees it. With w = p/p̃ the probability is
 
     P = Σ_t γ_t·E_p̃[ w·grade·1[s < ℓ_{t+1}] | s ≥ ℓ_t ],      ℓ_{T+1} = ∞,
 
-of whose terms all but the last vanish where the event is not graded. A graded population ends
-where a tenth of it hits by the grades, or where all that is above is little beside what it found;
-one that must end before adds to the interval's upper end what it may have left out.
+of whose terms all but the last vanish where the event is not graded.
 
 **Several populations.** One population may lose a kind of input that hits, and is then too low.
 Four in each of several rounds, independent of each other, are averaged in proportion to their
