@@ -17,7 +17,7 @@ from longshot.study.results import FILE
 from longshot.study.spec import Selection, Spec
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target
 from longshot.study.tuning import pick_temperature
-from longshot.truth import load_truth, pick_targets
+from longshot.truth import load_truth, pick_certified, pick_targets
 from longshot.work import Engine
 
 STAGES: tuple[Stage, ...] = ("tune", "run")
@@ -91,7 +91,10 @@ class _Study:
         taken = {target.token for target in other.targets} if other else set()
         bounds, count = (wanted.low, wanted.high), wanted.count
         while True:  # those that are taken make room for the next of the same random order
-            picked = pick_targets(truth, *bounds, count, self.spec.seed, wanted.relative_error)
+            if wanted.certified:
+                picked = pick_certified(truth, *bounds, count, self.spec.seed)
+            else:
+                picked = pick_targets(truth, *bounds, count, self.spec.seed, wanted.relative_error)
             free = [token for token in picked.tokens if token not in taken]
             if len(free) >= wanted.count or count >= picked.qualified:
                 break

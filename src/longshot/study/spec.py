@@ -81,13 +81,15 @@ class _Table(BaseModel):
 class TargetRange(_Table):
     """Which tokens are estimated: at most `count` of a cell, of a truth between the two.
 
-    On the half that chooses, the truth is known to within `relative_error`.
+    On the half that chooses, the truth is known to within `relative_error`; or they are `certified`
+    below what samples can see.
     """
 
     count: Count = 64
     low: Probability = 0.0
     high: Probability = 1e-4
     relative_error: Positive = RELATIVE_ERROR
+    certified: bool = False
 
 
 class Tuning(TargetRange):

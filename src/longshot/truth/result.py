@@ -194,7 +194,30 @@ class NoiseFloor(NamedTuple):
     squared_log: float
 
 
-def noise_floor(truth: Truth, tokens: Sequence[int] | Tensor) -> NoiseFloor:
+@dataclass(frozen=True)
+class CertifiedTruth:
+    """What certificates say, as if it were a half of a truth; all other tokens are unknown."""
+
+    probability: Float64[Tensor, " vocab"]
+    relative_error: Float64[Tensor, " vocab"]
+
+    @classmethod
+    def of(cls, truth: Truth) -> CertifiedTruth:
+        p = torch.zeros(truth.cell.vocab_size, dtype=torch.float64)
+        error = torch.full_like(p, torch.inf)
+        for found in truth.certificates:
+            if found.is_certified:
+                p[found.token], error[found.token] = found.probability, found.relative_error
+        return cls(p, error)
+
+    @property
+    def standard_error(self) -> Float64[Tensor, " vocab"]:
+        return (self.relative_error * self.probability).masked_fill(
+            self.probability == 0, torch.inf
+        )
+
+
+def noise_floor(truth: Truth | CertifiedTruth, tokens: Sequence[int] | Tensor) -> NoiseFloor:
     """mean((se/p)²)/2 of Itakura-Saito loss and mean((se/p)²) of squared log error."""
     square = float(truth.relative_error[torch.as_tensor(tokens)].square().mean())
     return NoiseFloor(square / 2, square)
@@ -207,7 +230,7 @@ class PickedTargets:
     tokens: tuple[int, ...]
     qualified: int
     """How many tokens there were to choose from."""
-    judge: Truth
+    judge: Truth | CertifiedTruth
 
     @property
     def noise_floor(self) -> NoiseFloor:
@@ -237,7 +260,34 @@ def pick_targets(
         raise LongshotError(f"No probability lies between {low} and {high}.")
     chooser, judge = truth.halves
     fits = chooser.between(low, high) & chooser.known_to(relative_error)
-    tokens: Int64[Tensor, " n"] = fits.nonzero()[:, 0]
+    return _some(truth, fits.nonzero()[:, 0], count, seed, judge)
+
+
+def pick_certified(
+    truth: Truth, low: float, high: float, count: int, seed: int = 0
+) -> PickedTargets:
+    """At most `count` certified tokens whose probability on half A lies in the range."""
+    within = [
+        found.token
+        for found in truth.certificates
+        if found.is_certified and low <= math.exp(found.scouted) <= high
+    ]
+    if not within:
+        raise LongshotError(
+            f"No token of {truth.cell} is certified between {low:g} and {high:g}; certify some "
+            f"with: longshot truth deepen {truth.cell.model} {truth.cell.inputs}"
+        )
+    return _some(truth, torch.tensor(within), count, seed, CertifiedTruth.of(truth))
+
+
+def _some(
+    truth: Truth,
+    tokens: Int64[Tensor, " n"],
+    count: int,
+    seed: int,
+    judge: Truth | CertifiedTruth,
+) -> PickedTargets:
+    """A random choice of at most `count` tokens, the same for the same seed."""
     generator = derived_generator(seed, *truth.cell, "targets")
     chosen = tokens[torch.randperm(len(tokens), generator=generator)[:count]]
     return PickedTargets(tuple(sorted(chosen.tolist())), len(tokens), judge)
