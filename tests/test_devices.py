@@ -106,6 +106,7 @@ RUNS: dict[str, tuple[int, dict[str, object]]] = {
     "exact": (4096, {}),
     "given_last": (2048, {}),
     "splitting": (512, {}),
+    "leafwise": (512, {}),
 }
 
 

@@ -44,7 +44,11 @@ def test_gradients_are_counted_where_they_are_taken(name: str) -> None:
 
 @every_method
 def test_multiply_accumulates_are_those_that_torch_counts(name: str) -> None:
-    """Of a whole run; what is no product of matrices (gathers, a solver) is a few percent."""
+    """Of a whole run; what is no product of matrices (gathers, a solver) is a few percent.
+
+    So are the zeros that the last layer's heads multiply in their common product (`to_width`),
+    which are not counted.
+    """
     model = ls.load_model("mini-2l")
     inputs = ls.load_inputs("camel", model)
     if name == "exact":
@@ -55,7 +59,7 @@ def test_multiply_accumulates_are_those_that_torch_counts(name: str) -> None:
     with FlopCounterMode(display=False) as counter:
         answer = ls.estimate(model, inputs, " but", **settings)
     spent = answer.cost + answer.shared_cost
-    assert spent.macs == pytest.approx(counter.get_total_flops() / 2, rel=0.05)
+    assert spent.macs == pytest.approx(counter.get_total_flops() / 2, rel=0.08)
 
 
 @pytest.mark.parametrize("name", SAMPLING)
