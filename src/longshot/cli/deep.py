@@ -19,7 +19,17 @@ from longshot.cli.app import (
     some_inputs,
     some_models,
 )
-from longshot.cli.truth import CorpusOption, StoreOption, WhereArgument, cells_of, places, truth
+from longshot.cli.truth import (
+    AddressOption,
+    CorpusOption,
+    EngineOption,
+    StoreOption,
+    WhereArgument,
+    WorkersOption,
+    cells_of,
+    places,
+    truth,
+)
 from longshot.errors import LongshotError, visible
 
 if TYPE_CHECKING:
@@ -47,11 +57,9 @@ def deepen(
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     store: StoreOption = None,
-    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    workers: Annotated[int, typer.Option(help="Processes, or Ray tasks, at a time.")] = 1,
-    address: Annotated[
-        str | None, typer.Option(help="A running Ray cluster: auto, or HOST:PORT.")
-    ] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = 1,
+    address: AddressOption = None,
 ) -> None:
     """Certify rare tokens, down to what no samples see, by two estimators that check each other.
 

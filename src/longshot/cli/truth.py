@@ -46,6 +46,11 @@ RangeOption = Annotated[
     str, typer.Option("--range", help="The probabilities of interest, LOW:HIGH.")
 ]
 CorpusOption = Annotated[list[str] | None, typer.Option(help="See longshot inputs.")]
+EngineOption = Annotated[str, typer.Option(help="local or ray.")]
+WorkersOption = Annotated[int, typer.Option(help="Processes, or Ray tasks, at a time.")]
+AddressOption = Annotated[
+    str | None, typer.Option(help="A running Ray cluster: auto, or HOST:PORT.")
+]
 WhereArgument = Annotated[
     Path | None,
     typer.Argument(
@@ -86,11 +91,9 @@ def make(
     ] = None,
     corpus: CorpusOption = None,
     store: StoreOption = None,
-    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    workers: Annotated[int, typer.Option(help="Processes, or Ray tasks, at a time.")] = 1,
-    address: Annotated[
-        str | None, typer.Option(help="A running Ray cluster: auto, or HOST:PORT.")
-    ] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = 1,
+    address: AddressOption = None,
 ) -> None:
     """Sample until a goal is met; stop it at any moment and run it again to go on.
 

@@ -1,0 +1,68 @@
+"""`longshot truth deepen`, `certificates` and `check`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from longshot.cli import main  # noqa: F401 - puts the commands on the app
+from longshot.cli.app import app
+from longshot.errors import LongshotError
+from longshot.truth import load_truth, pick_certified
+
+
+def said(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["truth", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_shipped_certificates_are_listed_and_counted() -> None:
+    table = said("certificates")
+    assert "| mini-1l | hex |" in table
+    records = json.loads(said("certificates", "--json"))
+    certified = [r for r in records if r["refusal"] is None]
+    assert len(certified) > 100
+    assert all(1e-11 < r["probability"] < 1e-4 for r in certified)
+    assert all(r["relative_error"] <= 0.25 and abs(r["apart"]) <= 3 for r in certified)
+    assert len({(r["model"], r["inputs"]) for r in certified}) >= 7
+    assert said("certificates", "--names").count("\n") == len(records)
+
+
+def test_the_shipped_truth_is_checked_by_plain_samples() -> None:
+    """Where prefixes and plain samples are there, they agree, but for colon of mini-1l."""
+    rows = [line.split("|") for line in said("check").splitlines()[2:]]
+    assert len(rows) >= 8
+    for _, model, inputs, _, _, mean, square, within, _ in rows:
+        if (model.strip(), inputs.strip()) != ("mini-1l", "colon"):
+            assert abs(float(mean)) <= 0.3
+            assert 0.7 <= float(square) <= 1.4
+            assert int(within.strip(" %")) >= 88
+
+
+def test_certified_targets_are_chosen_on_half_a_and_judged_by_their_certificates() -> None:
+    truth = load_truth("mini-1l", "hex")
+    picked = pick_certified(truth, 1e-9, 1e-5, 10)
+    assert len(picked.tokens) == 10
+    assert picked.qualified >= 20
+    by_token = {found.token: found for found in truth.certificates}
+    for token in picked.tokens:
+        assert by_token[token].is_certified
+        assert float(picked.judge.probability[token]) == by_token[token].probability
+    assert picked.noise_floor.itakura_saito < 0.03
+    with pytest.raises(LongshotError, match="truth deepen mini-1l hex"):
+        pick_certified(truth, 1e-20, 1e-19, 10)
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    for arguments, sentence in (
+        (("deepen", "mini-1l", "hex", "--range", "1e-5:1e-9"), "No probability lies between"),
+        (("deepen", "mini-1l", "hex", "--per-decade", "0"), "At least one token a decade"),
+        (("certificates", str(tmp_path)), "No cell has certificates"),
+        (("check", str(tmp_path)), "No cell has samples of both kinds"),
+    ):
+        with pytest.raises(LongshotError, match=sentence):
+            said(*arguments)
