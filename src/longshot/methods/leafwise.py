@@ -61,6 +61,7 @@ BATCHES, BATCH = 8, 64  # with gradients, of each leaf at most
 GRADIENT = 3.5  # what one costs, in calls, at most
 KEPT = 0.9  # of the running sum of gradients from batch to batch
 SHARES = (0.25, 0.25, 0.1, 0.1)  # of the budget: splitting, climbing, a first look, other leaves
+DEARER = 1.35  # a draw that counts than one of the first look, where more of them hit
 DEAREST = 4  # draws for a call, at most: one that misses is not unembedded whole
 FEWEST = 0.02  # the share of the draws that every leaf gets
 ROWS = 2048
@@ -94,7 +95,7 @@ class Leafwise(Method):
         drawn = sum(len(stratum.log_value) for stratum in first)
         price = min(max((run.spent - before) / drawn, 1 / DEAREST), 1.0)
         other = run.count_others(leaves, int(SHARES[3] * job.budget / price))
-        left = int((job.budget - run.spent) / (1.1 * price)) - 1
+        left = int((job.budget - run.spent) / (DEARER * price)) - 1
         parts = run.count(leaves, scores, run.allotted(first, left))
         job.progress(1.0)
         return run.answer(self, [*parts, *other])
