@@ -202,3 +202,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: There is no study's run")
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_method_of_ones_own_runs_beside_a_study(finished: Path, tmp_path: Path) -> None:
+    study = finished.parent / "small.toml"
+    found = run("run", study, "--method", "splitting", "--only", "inputs=hex", "--out", tmp_path)
+    assert "3 of 3 estimates" in found.output
+    stored = load_run(tmp_path)
+    assert stored.methods == ["splitting"]
+    assert {row.estimate.budget for row in stored.rows if row.estimate} == {64}
+    with pytest.raises(LongshotError, match="did you mean 'splitting'"):
+        run("run", study, "--method", "spliting", "--out", tmp_path)

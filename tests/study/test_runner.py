@@ -14,7 +14,7 @@ from longshot.estimate import Estimate, Job
 from longshot.methods import METHODS, Method
 from longshot.methods.itgis import ITGIS
 from longshot.methods.naive import Naive
-from longshot.study import load_run
+from longshot.study import load_run, parse_spec
 from longshot.study.batches import StudyBatch
 from longshot.study.progress import StudyStatus
 from longshot.study.results import FILE
@@ -214,6 +214,19 @@ def test_another_study_is_refused_and_nothing_lost(whole: Path) -> None:
     with pytest.raises(LongshotError, match="holds another study"):
         run(whole, small("count = 3\n[tuning]", "count = 4\n[tuning]"))
     assert content(whole) == before
+
+
+def test_a_study_may_grow_and_its_rows_stay(whole: Path, tmp_path: Path) -> None:
+    gld = "[methods.gld]\nbudget = 64\n"
+    part = parse_spec(SMALL.replace('"camel", ', "").replace(gld, ""))
+    run(tmp_path, part)
+    assert load_run(tmp_path).methods == ["naive", "conditional", "qld", "itgis", "mhis"]
+    run(tmp_path)
+    assert content(tmp_path) == content(whole)
+    run(tmp_path, part)  # a part of it, and it stays whole
+    assert content(tmp_path) == content(whole)
+    with pytest.raises(LongshotError, match="holds another study"):
+        run(tmp_path, parse_spec(SMALL.replace("budget = 256", "budget = 128")))
 
 
 def test_two_processes_on_one_run_are_refused(tmp_path: Path) -> None:

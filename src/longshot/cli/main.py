@@ -8,6 +8,7 @@ from longshot.cli import (  # noqa: F401
     demo,
     estimate,
     inputs,
+    leaderboard,
     look,
     models,
     report,

@@ -11,7 +11,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from longshot.cli.app import app, completing, console, going_on, say, some_presets
+from longshot.cli.app import (
+    app,
+    completing,
+    console,
+    going_on,
+    say,
+    some_methods,
+    some_presets,
+)
 from longshot.errors import LongshotError
 from longshot.names import preset_names
 
@@ -31,6 +39,14 @@ OutOption = Annotated[
 ]
 OnlyOption = Annotated[
     str, typer.Option("--only", help='A part of it, such as "model=mini-2l method=mhis".')
+]
+MethodsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        autocompletion=some_methods,
+        help="These methods alone, separated by commas; one that the study lacks is added.",
+    ),
 ]
 EngineOption = Annotated[
     str,
@@ -55,6 +71,7 @@ def run(
     preset_name: PresetOption = None,
     out: OutOption = None,
     only: OnlyOption = "",
+    methods: MethodsOption = None,
     engine: EngineOption = "local",
     workers: WorkersOption = 1,
     address: AddressOption = None,
@@ -67,6 +84,9 @@ def run(
     from longshot.engines import make_engine
 
     spec = _spec(study, preset_name)
+    if methods is not None:
+        spec = spec.with_methods(methods.split(","))
+        only = f"{only} method={methods}"
     folder = out or Path("runs") / spec.name
     run_with_display(spec, folder, make_engine(engine, workers, address), only=only, truth=truth)
     say(f"Now: longshot score {folder}")

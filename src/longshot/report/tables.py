@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+from longshot.report.claims import beyond, claims
 from longshot.report.embed import power_of_ten
 from longshot.report.evidence import LOSS_TITLES, Evidence, Mean
 from longshot.report.grids import Field, Grid
@@ -20,6 +21,7 @@ def tables(evidence: Evidence) -> list[Grid]:
     if not evidence.outcomes:
         return []
     grids = [summary(evidence, loss) for loss in LOSS_TITLES]
+    grids += [grid for grid in (claims(evidence), beyond(evidence)) if grid]
     grids += [losses(evidence, m, loss) for loss in LOSS_TITLES for m in evidence.models]
     if evidence.methods:
         grids += [paired(evidence, m, loss) for loss in LOSS_TITLES for m in evidence.models]

@@ -183,7 +183,7 @@ def _stored(file: Path) -> Run:
             raise LongshotError(f"{file} was begun but holds no study; run it again.")
         return Run(
             path=file,
-            study=_study(study, file),
+            study=read_study(study, file),
             chosen=store.all_chosen(),
             rows=tuple(store.rows("run")),
             tuned=store.tuned(),
@@ -202,7 +202,7 @@ def _whole(run: Run) -> Run:
     return run
 
 
-def _study(text: str, where: Path) -> dict[str, Any]:
+def read_study(text: str, where: Path) -> dict[str, Any]:
     """The study of a run, if what is read from it later is there."""
     study = parse_json(text, f"The study in {where}")
     lists = [study.get(name) for name in ("models", "inputs")]

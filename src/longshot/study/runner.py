@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from longshot.inputs import load_inputs
 from longshot.models import load_model
 from longshot.study.batches import Finished, StudyBatch, StudyCell, Worker, versions
 from longshot.study.progress import StudyStatus
-from longshot.study.results import FILE
+from longshot.study.results import FILE, read_study
 from longshot.study.spec import Selection, Spec
 from longshot.study.store import Chosen, Row, RunStore, Stage, Target
 from longshot.study.tuning import pick_temperature
@@ -226,15 +227,29 @@ def _load_cells(
 
 
 def _same_study(store: RunStore, spec: Spec) -> None:
-    """A run holds one study; only what changes no row may change on resuming."""
-    text, found = spec.model_dump_json(exclude={"at_once"}), store.fact("study")
-    if found is None:
-        store.set_fact("study", text)
-    elif found != text:
+    """A run holds one study; only what changes no row may change on resuming.
+
+    It may be run in parts, and grow: no row knows of other models, inputs or methods.
+    """
+    study = json.loads(spec.model_dump_json(exclude={"at_once"}))
+    text = store.fact("study")
+    found = study if text is None else read_study(text, store.path)
+    together = {
+        **study,
+        "models": list(dict.fromkeys([*study["models"], *found["models"]])),
+        "inputs": list(dict.fromkeys([*study["inputs"], *found["inputs"]])),
+        "methods": {**study["methods"], **found["methods"]},
+    }
+    parts = ("models", "inputs", "methods")
+    if {**together, **{name: found[name] for name in parts}} != found or any(
+        together["methods"][label] != entry for label, entry in study["methods"].items()
+    ):
         raise LongshotError(
             f"{store.path.parent} holds another study, or this one before it was changed; "
             "choose another folder."
         )
+    if text is None or any(len(together[name]) > len(found[name]) for name in parts):
+        store.set_fact("study", json.dumps(together))
 
 
 @contextmanager

@@ -30,11 +30,12 @@ A mistake is refused with its key and line before anything runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import mode
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -152,6 +153,14 @@ class Spec(_Table):
     def known_temperature(self, label: str, model: str, inputs: str) -> float | None:
         """What the file says about a tuned method's temperature on a cell."""
         return self.temperatures.get(self.method_name(label), {}).get(model, {}).get(inputs)
+
+    def with_methods(self, names: Sequence[str]) -> Spec:
+        """The study with methods of one's own beside its labels, at the budget that most have."""
+        budget = mode(entry.budget for entry in self.methods.values())
+        new = {name: MethodEntry(budget=budget) for name in names if name not in self.methods}
+        for name in new:
+            make_method(name)  # or it is refused
+        return self.model_copy(update={"methods": {**self.methods, **new}})
 
     def errors_at(self, *path: str) -> AbstractContextManager[None]:
         """Give a mistake that shows only when something is loaded its key and line."""
