@@ -24,7 +24,7 @@ def masses(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 def sampled(generator: torch.Generator) -> tuple[Truth, Tensor]:
     """Half of a token's probability lies evenly on all prefixes, the other on a few."""
-    p, heavy = masses(generator)
+    p, heavy = masses(derived_generator(0, "masses"))
     even = torch.poisson(torch.full_like(p, 50.0), generator=generator) / 50 * p / 2 * PREFIXES
     found = torch.poisson(PREFIXES * p / 2 / heavy, generator=generator)
     total = even + found * heavy
@@ -50,14 +50,23 @@ def test_a_token_whose_heavy_prefixes_were_missed_is_not_called_known() -> None:
 
 
 def test_the_check_sees_what_the_spread_alone_believes(monkeypatch: pytest.MonkeyPatch) -> None:
-    truth, _ = sampled(derived_generator(1, "known"))
+    halves = [sampled(derived_generator(seed, "known"))[0] for seed in (1, 2)]
+    tallies = {
+        kind: halves[0].tallies[kind] + halves[1].tallies[kind] for kind in halves[0].tallies
+    }
+    truth = Truth(halves[0].cell, tallies, tuple(halves))
     found = check(truth, 0.25, 1e-7, 1e-3)
-    assert found.tokens > 50
-    assert 0.6 < found.mean_square < 1.5
-    assert abs(found.mean) < 0.3
-    assert found.within > 0.9
+    assert found.prefixes is not None
+    for agreed in (found.prefixes, found.shipped):
+        assert agreed.tokens > 50
+        assert 0.6 < agreed.mean_square < 1.5
+        assert abs(agreed.mean) < 0.3
+        assert agreed.within > 0.9
+    assert found.shipped.tokens > found.prefixes.tokens  # both halves, and two kinds know more
     monkeypatch.setattr(Truth, "known_to", lambda self, r: self.relative_error <= r)
-    assert check(truth, 0.25, 1e-7, 1e-3).mean_square > 3
+    believed = check(truth, 0.25, 1e-7, 1e-3).prefixes
+    assert believed is not None
+    assert believed.mean_square > 3
     assert markdown_checks([truth], 0.25, 1e-7, 1e-3).count("\n") == 2
 
 

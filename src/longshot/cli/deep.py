@@ -127,7 +127,9 @@ def check(
     known: Annotated[float, typer.Option(help="The error of the tokens that are compared.")] = 0.25,
     within: Annotated[str, typer.Option("--range", help="Their probabilities.")] = "1e-7:1e-2",
 ) -> None:
-    """Compare prefixes with plain samples on the tokens that prefixes alone call known.
+    """Compare what truth calls known with plain samples that are no part of it.
+
+    Prefixes alone with all plain samples, and each half as it ships with those of the other.
 
     Example: [bold]longshot truth check[/]
     """
@@ -137,13 +139,13 @@ def check(
 
     low, high = parse_range(within)
     found = [t for place in places(where) for t in truths_at(place)]
-    both = [t for t in found if len(t.tallies) > 1]
-    if not both:
+    plain = [t for t in found if "brute" in t.tallies]
+    if not plain:
         raise LongshotError(
-            "No cell has samples of both kinds to compare; make plain ones with: "
+            "No cell has plain samples to compare with; make some with: "
             "longshot truth make --kind brute --model M --inputs I"
         )
-    typer.echo(markdown_checks(both, known, low, high))
+    typer.echo(markdown_checks(plain, known, low, high))
 
 
 class _DeepDisplay:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
 
 from longshot.truth.certificate import APART, Certificate
 from longshot.truth.result import Truth
+from longshot.truth.tally import Tally
 
 DECADES = (-9, -8, -7, -6)  # 1e-9 … 1e-5
+NORMAL = 1.96
 LEAST_EXPECTED = 1.0  # plain hits of a token that is compared
 
 
@@ -74,13 +80,9 @@ def count_by_decade(truths: Sequence[Truth]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-@dataclass(frozen=True)
-class Check:
-    """How far prefixes are from plain samples, in their errors, on tokens that they call known."""
+class Agreement(NamedTuple):
+    """How far a truth is from plain samples, in errors, on the tokens that it calls known."""
 
-    model: str
-    inputs: str
-    samples: int
     tokens: int
     mean: float
     mean_square: float
@@ -88,41 +90,76 @@ class Check:
     """The share within 1.96 errors."""
 
 
-def check(truth: Truth, known: float, low: float, high: float) -> Check:
-    """Compare the two kinds of one truth.
+@dataclass(frozen=True)
+class Check:
+    """A cell's truth against plain samples that are no part of it."""
 
-    z = (p̂ − c/n)/√(se² + p/n) with p̂ ± se by prefixes, c of n plain samples, and p both together;
-    tokens of which plain samples should show at least one.
-    """
-    alone = Truth(truth.cell, {"conditional": truth.tallies["conditional"]})
+    model: str
+    inputs: str
+    samples: int
+    prefixes: Agreement | None
+    """Prefixes alone, against all plain samples."""
+    shipped: Agreement
+    """Each half, whatever it is made of, against the plain samples of the other."""
+
+
+def check(truth: Truth, known: float, low: float, high: float) -> Check:
+    """Compare a truth with its plain samples."""
     plain = truth.tallies["brute"]
-    expected = alone.probability * plain.samples
-    chosen = alone.known_to(known) & alone.between(low, high) & (expected >= LEAST_EXPECTED)
-    p, error = alone.probability[chosen], alone.standard_error[chosen]
-    count = plain.total[chosen]
-    weight = p / (p + plain.samples * error.square())  # of the prefixes, by their precision
-    both = weight * p + (1 - weight) * count / plain.samples
-    z = (p - count / plain.samples) / (error.square() + both / plain.samples).sqrt()
-    return Check(
-        truth.cell.model,
-        truth.cell.inputs,
-        plain.samples,
-        len(z),
-        float(z.mean()) if len(z) else math.nan,
-        float(z.square().mean()) if len(z) else math.nan,
-        float((z.abs() <= 1.96).double().mean()) if len(z) else math.nan,
-    )
+    prefixes = None
+    if "conditional" in truth.tallies:
+        alone = Truth(truth.cell, {"conditional": truth.tallies["conditional"]})
+        prefixes = _agreement([_distances(alone, plain, known, low, high)])
+    crossed = [
+        _distances(one, other.tallies["brute"], known, low, high)
+        for one, other in zip(truth.halves, truth.halves[::-1], strict=True)
+        if "brute" in other.tallies
+    ]
+    return Check(truth.cell.model, truth.cell.inputs, plain.samples, prefixes, _agreement(crossed))
+
+
+def _distances(
+    truth: Truth, plain: Tally, known: float, low: float, high: float
+) -> Float64[Tensor, " token"]:
+    """z = (p̂ − c/n)/√(se² + p/n) with c of n plain samples, and p both together.
+
+    Of known tokens of which plain samples should show at least one.
+    """
+    n = max(plain.samples, 1)
+    expected = truth.probability * plain.samples
+    chosen = truth.known_to(known) & truth.between(low, high) & (expected >= LEAST_EXPECTED)
+    p, error, count = truth.probability[chosen], truth.standard_error[chosen], plain.total[chosen]
+    weight = p / (p + n * error.square())  # of the truth, by its precision
+    both = weight * p + (1 - weight) * count / n
+    z: Tensor = (p - count / n) / (error.square() + both / n).sqrt()
+    return z
+
+
+def _agreement(distances: Sequence[Tensor]) -> Agreement:
+    z = torch.cat([*distances, torch.zeros(0, dtype=torch.float64)])
+    if not len(z):
+        return Agreement(0, math.nan, math.nan, math.nan)
+    within = (z.abs() <= NORMAL).double().mean()
+    return Agreement(len(z), float(z.mean()), float(z.square().mean()), float(within))
 
 
 def markdown_checks(truths: Sequence[Truth], known: float, low: float, high: float) -> str:
     """A table of the checks, for the docs."""
-    lines = [
-        "| model | inputs | plain samples | tokens compared | mean z | mean z² | within 1.96 |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    of = ("tokens", "mean z", "mean z²", "within 1.96")
+    headings = ["model", "inputs", "plain samples", *(f"prefixes: {name}" for name in of), *of]
+    lines = [headings, ["---", "---", *["---:"] * (len(headings) - 2)]]
     for found in (check(truth, known, low, high) for truth in truths):
-        lines.append(
-            f"| {found.model} | {found.inputs} | {found.samples:,} | {found.tokens} | "
-            f"{found.mean:+.2f} | {found.mean_square:.2f} | {found.within:.0%} |"
-        )
-    return "\n".join(lines)
+        cells = [_shown(found.prefixes), _shown(found.shipped)]
+        lines.append([found.model, found.inputs, f"{found.samples:,}", *cells[0], *cells[1]])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _shown(found: Agreement | None) -> list[str]:
+    if found is None or not found.tokens:
+        return ["–"] * 4
+    return [
+        str(found.tokens),
+        f"{found.mean:+.2f}",
+        f"{found.mean_square:.2f}",
+        f"{found.within:.0%}",
+    ]
