@@ -65,7 +65,7 @@ def measured(name: str, distribution: str) -> tuple[int, float, float, float]:
     """States, the share of them that was tried, the share of the peak, the price of a state."""
     model = load_model(name)
     inputs = load_inputs(distribution, model)
-    (token,) = pick_targets(load_truth(model, inputs), 1e-7, 1e-5, 1, 0).tokens
+    (token,) = pick_targets(load_truth(model, inputs), 1e-7, 1e-4, 1, 0).tokens
     job = Job(model, inputs, (TokenIs(token),), 2**16, 0)
 
     def walked() -> SplittingRun:
