@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
-from jaxtyping import install_import_hook
-
-import tests.typechecker  # noqa: F401 - the hook looks it up by name
+from tests import typechecker
 
 assert "longshot" not in sys.modules, "longshot was imported before its shape checks were installed"
-install_import_hook("longshot", "tests.typechecker.check")
+typechecker.install("longshot")
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402

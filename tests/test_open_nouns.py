@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 import longshot as ls
-from longshot.methods import METHODS, load_plugins
+from longshot.methods import METHODS, load_plugins, make_method
 from longshot.testing import check_method, enumerated, toy_model
 from tests.inputs.chi_square import p_value
+from tests.methods.replicas import replicate
 
 STAY = 0.8  # of the chain's two states
 TOKENS = ((1, 2, 5), (3, 4, 6, 7))  # what each state may emit, all alike
@@ -187,14 +188,9 @@ def test_an_event_of_ones_own_on_a_product(method: str, graded: bool) -> None:
     rows = (problem.tokens, problem.probability)
     event = Sampled(5, 1.5) if graded else rare(problem.model, *rows, 0.05)
     truth = exact(event, *rows, problem.model)
-    options, budget = ({"chains": 8}, 1000) if method == "mhis" else ({}, 3000)
-    errors = []
-    for seed in range(6):
-        answer = ls.estimate(
-            problem.model, problem.inputs, event, method=method, budget=budget, seed=seed, **options
-        )
-        assert answer.standard_error is not None
-        errors.append((answer.probability - truth) / answer.standard_error)
+    options, budget = ({"chains": 20}, 1000) if method == "mhis" else ({}, 3000)
+    runs = replicate(problem, event, make_method(method, **options), budget, count=6)
+    errors = [(run.probability - truth) / (run.standard_error or 0.0) for run in runs]
     assert sum(abs(error) < 3 for error in errors) >= 5
     if graded:  # as an indicator it would never occur: its score is below zero
         assert truth > 0.01

@@ -22,10 +22,12 @@ from longshot.evaluate.sampled import SampledMatch, SampledPath, SampledToken
 from longshot.events import as_event
 from longshot.inputs import NOTHING, with_noise
 from longshot.inputs.noisy import noise_of
+from longshot.methods import make_method
 from longshot.testing import enumerated, toy_model
 from tests.inputs.chi_square import FALSE_ALARM, p_value
 from tests.inputs.laws import Table
 from tests.inputs.test_slots import toy as slots
+from tests.methods.replicas import replicate
 
 PRODUCT = enumerated(1)
 SLOTS_MODEL = toy_model(2, context=12, dtype=torch.float64)
@@ -118,17 +120,12 @@ def test_naive_and_the_list_agree(cell: str, question: str) -> None:
 @pytest.mark.parametrize("method", ["conditional", "itgis", "mhis"])
 @pytest.mark.parametrize("question", ["token", "set", "path"])
 def test_methods_of_products_take_exact_grades(method: str, question: str) -> None:
-    model, inputs = CELLS["product"]
+    model = PRODUCT.model
     event, bad, steps = QUESTIONS[question]
     truth = exact("product", bad(model), steps)
-    options = {"chains": 8} if method == "mhis" else {}
-    errors = []
-    for seed in range(6):
-        answer = ls.estimate(
-            model, inputs, ls.Sampled(event, TAU), method=method, budget=4000, seed=seed, **options
-        )
-        assert answer.standard_error is not None
-        errors.append((answer.probability - truth) / answer.standard_error)
+    chosen = make_method(method, **({"chains": 40} if method == "mhis" else {}))
+    runs = replicate(PRODUCT, as_event(ls.Sampled(event, TAU), model), chosen, 4000, count=6)
+    errors = [(run.probability - truth) / (run.standard_error or 0.0) for run in runs]
     assert sum(abs(error) < 3 for error in errors) >= 5
 
 

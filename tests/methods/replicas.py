@@ -28,10 +28,10 @@ class Replicas(Job):
 
 
 def replicate(
-    problem: Enumerated, target: int, method: ls.Method, budget: int, count: int
+    problem: Enumerated, target: int | ls.Event, method: ls.Method, budget: int, count: int
 ) -> list[ls.Estimate]:
     """`count` independent estimates of one target; larger blocks, since toys are all overhead."""
-    events = (ls.TokenIs(target),) * count
+    events = (ls.TokenIs(target) if isinstance(target, int) else target,) * count
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("longshot.evaluate.passes.BLOCK", 1024)
         return method.estimate(Replicas(problem.model, problem.inputs, events, budget))
