@@ -33,7 +33,6 @@ from longshot.errors import LongshotError
 from longshot.inputs.base import NOTHING, Listed, mixed_radix
 from longshot.inputs.tokens import TokenDistribution
 
-
 MOST = 2**20  # spellings in all: a few words of a template must not fill the memory
 
 
