@@ -8,6 +8,7 @@ leaves.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
@@ -26,8 +27,8 @@ WORK = {"truth": ("made/store.sqlite", "shards"), "study": ("run/run.sqlite", "r
 VICTIMS = ("driver", "local worker", "ray driver", "ray worker")
 MOMENTS = ("start", "middle", "end")
 PATIENCE = 120  # seconds of a driver that has something left to do, on a machine that may be busy
-SECONDS = {"local": 10, "ray": 120}
-"""Within which orphans end. Those of Ray are Ray's own, which asks after a driver now and then."""
+SECONDS = 10
+"""Within which what a killed driver had started ends."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Killed:
                 return "the driver hangs"
         finally:
             _end(driver)
-        left = _alive_after(known - {driver}, SECONDS[case.engine])
+        left = _alive_after(known - {driver}, SECONDS)
         if left:
             return f"{len(left)} workers outlive the driver"
         told = (self.prepared / "told").read_text() if (self.prepared / "told").exists() else ""
@@ -177,19 +178,12 @@ def _kill(process: int) -> bool:
 
 
 def _family(ancestor: int) -> list[int]:
-    """The processes that descend from one."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            parents[int(folder.name)] = int(fields[1])
-    found, fresh = [], {ancestor}
-    while fresh:
-        fresh = {child for child, parent in parents.items() if parent in fresh}
-        found.extend(fresh)
+    """The processes that descend from one, by the kernel's own lists of children."""
+    found: list[int] = []
+    for lists in Path(f"/proc/{ancestor}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, lists.read_text().split()):
+                found += [child, *_family(child)]
     return found
 
 
