@@ -6,7 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
-from tests.faults.commands import COMMANDS, with_fault
+from tests.faults.commands import COMMANDS, run, with_fault
 from tests.faults.injector import FAULTS
 
 
@@ -18,6 +18,7 @@ def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, 
     (folder / "study.toml").write_text(
         (folder / "study.toml").read_text().replace(str(prepared), str(folder))
     )
+    run(command.arguments(folder))  # what it imports is then shared by all that are forked
     code, printed, points = with_fault(command, folder, None, "")
     assert code == 0, printed
     expected = command.data(folder)

@@ -70,11 +70,28 @@ def part(name: str, value: Any) -> Callable[[Path], None]:
     return change
 
 
+def large_id(folder: Path) -> None:
+    """A token past all others: a tokenizer is written down by counting up to it."""
+    path = folder / "tokenizer.json"
+    raw = json.loads(path.read_text())
+    raw["model"]["vocab"]["<|BOS|>"] = 2**31
+    path.write_text(json.dumps(raw))
+
+
+def many_spellings(folder: Path) -> None:
+    """A slot that stands twice, repeated: each repetition spells the whole vocabulary."""
+    path = folder / "t.toml"
+    text = path.read_text().replace("repeat = 2", "repeat = 65536")
+    path.write_text(text.replace("{name}", "{name} and {name}"))
+
+
 CUT = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 5}
 ATTACKS: dict[str, tuple[str, Any]] = {
     "vocabulary": ("table", large_vocabulary),
     "zeros in a store": ("store", lambda f: packed_zeros(f / "store.sqlite", "shards", "sums")),
     "zeros in a run": ("run", lambda f: packed_zeros(f / "run.sqlite", "rows", "estimate")),
+    "many spellings": ("template", many_spellings),
+    "large id": ("tokenizer", large_id),
     "shared storage": ("their-weights", shared_storage),
     "packed archive": ("their-weights", packed_archive),
     "cut texts": ("tokenizer", part("truncation", CUT)),

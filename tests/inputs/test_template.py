@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -285,3 +286,19 @@ def test_reading_a_file_is_parsing_its_text(tmp_path: Path, counts: Counts) -> N
     file = tmp_path / "windows.toml"
     file.write_bytes(TEMPLATE.replace("\n", "\r\n").encode())
     assert read_template(file, SHIPPED, counts).fingerprint == parse(TEMPLATE).fingerprint
+
+
+@pytest.mark.parametrize("text", ["a {word} b", "a {word} b {word}"])
+def test_a_large_repeat_takes_no_large_memory(text: str) -> None:
+    """The repetitions of a slot share their spellings, which take gigabytes one by one."""
+    slot = "[slots.word]\ntokens = 'starts-with-space-letters'\nrepeat = 8192"
+    tracemalloc.start()
+    try:
+        if text.count("{") == 1:
+            assert parse_text(text, slot).length == 1 + 8192 + 2
+        else:
+            with pytest.raises(LongshotError, match=r"spell .* choices, .* the slot only once\.$"):
+                parse_text(text, slot)
+        assert tracemalloc.get_traced_memory()[1] < 2**27
+    finally:
+        tracemalloc.stop()

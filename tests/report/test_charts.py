@@ -6,7 +6,9 @@ import json
 import math
 from typing import Any
 
+import altair as alt
 import pytest
+from jsonschema import ValidationError
 
 from longshot.report.charts import (
     differences,
@@ -16,7 +18,7 @@ from longshot.report.charts import (
     scatter,
     wilson,
 )
-from longshot.report.drawing import names_of, powers, spec_of
+from longshot.report.drawing import finished, named, names_of, powers, spec_of, specs
 from longshot.report.evidence import Evidence
 from longshot.report.style import LOOKS, SPARE, looks, night
 from longshot.report.write import drawn
@@ -42,8 +44,21 @@ def test_every_chart_is_a_valid_spec_and_draws(evidence: Evidence) -> None:
     kinds = {"loss-by-model", "loss-by-distribution", "cost", "halves", "intervals", "scatter-raw",
              "scatter-fitted", "tuning", "truth"}  # fmt: skip
     assert {next(k for k in kinds if name.startswith(k)) for name in charts} == kinds
-    for make in charts.values():
-        assert drawn(spec_of(make()), "svg").startswith(STARTS["svg"])
+    checked = {name: spec_of(make()) for name, make in charts.items()}
+    assert specs(charts) == checked
+    for spec in checked.values():
+        assert drawn(spec, "svg").startswith(STARTS["svg"])
+
+
+def test_a_chart_that_is_wrong_would_be_seen() -> None:
+    """Negative control: the check of `spec_of` is on, and that of `specs` off."""
+
+    def wrong() -> Any:
+        return finished(alt.Chart(named("x")).mark_point(filled="often"), {})
+
+    with pytest.raises(ValidationError):
+        spec_of(wrong())
+    assert specs({"wrong": wrong})["wrong"]["mark"]["filled"] == "often"
 
 
 @pytest.mark.parametrize("ending", STARTS)

@@ -2,15 +2,22 @@
 
 The function goes to the object store once and is unpacked once in each worker process. Ray runs an
 item again whose worker died; an item depends on nothing but itself, so the result is the same.
+A Ray that was started here ends with its driver, also if that is killed.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from longshot.engines import leftovers
 from longshot.errors import LongshotError, first_line, needs
 from longshot.work import Item, Result
 
@@ -35,20 +42,27 @@ class RayEngine:
             import ray
         except ImportError as error:
             raise needs("The engine 'ray'", "ray", "ray") from error
-        started = not ray.is_initialized()
-        if started:
-            self._start(ray)
-        try:
+        with nullcontext() if ray.is_initialized() else self._cluster(ray):
             yield from self._tasks(ray, function, iter(items))
-        finally:
-            if started:
+
+    @contextmanager
+    def _cluster(self, ray: Any) -> Iterator[None]:
+        """The cluster at the address, or one of our own, while the block runs."""
+        watched = not self.address and leftovers.PROCESSES.is_dir()
+        with _own_folder() if watched else nullcontext() as folder:
+            try:
+                self._start(ray, folder)
+                yield
+            finally:
                 ray.shutdown()
 
-    def _start(self, ray: Any) -> None:
+    def _start(self, ray: Any, folder: str | None) -> None:
         if self.address:
             options: dict[str, Any] = {"address": self.address}
         else:
             options = {"address": "local", "num_cpus": self.workers, "include_dashboard": False}
+        if folder is not None:
+            options["_temp_dir"] = folder
         try:
             ray.init(logging_level="ERROR", log_to_driver=False, **options)
         except Exception as error:  # Ray raises plain ones too, when it is slow to start
@@ -83,6 +97,21 @@ class RayEngine:
         finally:
             for reference in running:
                 ray.cancel(reference, force=True)
+
+
+@contextmanager
+def _own_folder() -> Iterator[str]:
+    """A place for the files of a Ray of our own, watched by a process that outlives this one."""
+    try:
+        folder = tempfile.mkdtemp(prefix="ray-", dir=os.environ.get("RAY_TMPDIR"))
+        command = [sys.executable, "-I", leftovers.__file__, folder]
+        watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    except OSError as error:
+        raise LongshotError(f"Ray could not be started here: {error.strerror}.") from error
+    try:
+        yield folder
+    finally:
+        watch.communicate(b"ended")
 
 
 def _call(shared: list[Any], item: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -47,32 +48,39 @@ class Layout:
             values, weights = list(range(len(slot.weights))), list(slot.weights.values())
             law = slot.tokens or TokenDistribution.from_weights(values, weights)
             self.laws.extend([law] * slot.repeat)
+        first = self._spelt(slot, space)
+        others = self._spelt(slot, "") if space and slot.repeat > 1 else first
+        others = first if others == first else others  # one object, which stands for one law
         for i in range(slot.repeat):
-            spellings: tuple[tuple[int, ...], ...]
-            if slot.tokens is not None:
-                spellings = tuple((token,) for token in slot.tokens.support.tolist())
-            else:
-                texts = [choice if i else space + choice for choice in slot.weights]
-                spellings = tuple(tuple(self.tokenizer.encode(text)) for text in texts)
-            self.pieces.append(Piece(self.named[slot.name] + i, spellings))
+            self.pieces.append(Piece(self.named[slot.name] + i, others if i else first))
+
+    def _spelt(self, slot: Slot, space: str) -> tuple[tuple[int, ...], ...]:
+        """How each value of a slot is spelt after a space, or after none."""
+        if slot.tokens is not None:
+            return tuple((token,) for token in slot.tokens.support.tolist())
+        return tuple(tuple(self.tokenizer.encode(space + choice)) for choice in slot.weights)
 
     def inputs(self, name: str) -> ProductInputs | SlotInputs:
         """A product where every choice is one token and no slot stands twice."""
         positions: list[TokenDistribution] = []
-        made: dict[tuple[TokenDistribution, tuple[int, ...]], TokenDistribution] = {}
-        used = [piece.slot for piece in self.pieces]
+        made: dict[tuple[TokenDistribution, int], TokenDistribution] = {}
+        used = Counter(piece.slot for piece in self.pieces)
         for slot, spellings in self.pieces:
             if len(spellings) == 1:
                 positions += map(TokenDistribution.fixed, spellings[0])
                 continue
-            law, tokens = self.laws[slot], tuple(s[0] for s in spellings if len(s) == 1)
-            if used.count(slot) > 1 or len(set(tokens)) < len(spellings):
-                return SlotInputs(name, self._values_of_classes(), self.pieces)
-            support, order = torch.tensor(tokens).sort()
-            position = TokenDistribution(support, law.log_probs[order])
-            positions.append(made.setdefault((law, tokens), position))
+            key = self.laws[slot], id(spellings)
+            if key not in made:
+                tokens = tuple(s[0] for s in spellings if len(s) == 1)
+                if used[slot] > 1 or len(set(tokens)) < len(spellings):
+                    return SlotInputs(name, self._values_of_classes(), self.pieces)
+                support, order = torch.tensor(tokens).sort()
+                made[key] = TokenDistribution(support, key[0].log_probs[order])
+            positions.append(made[key])
         return ProductInputs(name, positions)
 
     def _values_of_classes(self) -> list[TokenDistribution]:
         """The laws over values 0, 1, …, also where they were over tokens."""
-        return [TokenDistribution(torch.arange(law.size), law.log_probs) for law in self.laws]
+        each = set(self.laws)
+        made = {law: TokenDistribution(torch.arange(law.size), law.log_probs) for law in each}
+        return [made[law] for law in self.laws]

@@ -33,6 +33,8 @@ from longshot.errors import LongshotError
 from longshot.inputs.base import NOTHING, Listed, mixed_radix
 from longshot.inputs.tokens import TokenDistribution
 
+MOST = 2**20  # spellings in all: a few words of a template must not fill the memory
+
 
 class Piece(NamedTuple):
     """A stretch of the input: how each value of a slot is spelt here."""
@@ -65,6 +67,11 @@ class SlotInputs:
         for slot, spellings in pieces:
             if len(spellings) != laws[slot].size:
                 raise LongshotError(f"The inputs {name!r} spell a slot in too many or few ways.")
+        if (spelt := sum(len(piece.spellings) for piece in pieces)) > MOST:
+            raise LongshotError(
+                f"The inputs {name!r} spell {spelt:,} choices, more than {MOST:,}: give fewer "
+                "choices, repeat them less often, or name the slot only once."
+            )
         self.name, self.laws, self.pieces = name, tuple(laws), tuple(pieces)
         if not self.shortest:
             raise LongshotError(f"The inputs {name!r} may be empty, which no model can read.")

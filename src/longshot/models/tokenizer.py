@@ -36,6 +36,7 @@ def _sentence(what: str) -> Iterator[None]:
         raise LongshotError(f"{what}: {first_line(error)}.") from error
 
 
+IDS = 2**24  # the library writes a tokenizer down by counting through all ids up to the largest
 Chat = Callable[[list[dict[str, str]]], str]
 """Turns messages, each with its role and content, into the text that a chat model reads."""
 
@@ -58,6 +59,10 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_str(read_text("tokenizer", path, TEXT))
             backend.no_truncation()  # texts are read as they are, and a size in a file could
             backend.no_padding()  # ask for any amount of memory
+            vocabularies = (backend.get_vocab(with_added_tokens=added) for added in (True, False))
+            most = max((token for each in vocabularies for token in each.values()), default=0)
+            if most >= IDS:
+                raise LongshotError(f"{path} has a token {most:,}, which no model has.")
             return cls(backend)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from longshot.errors import visible
 from longshot.report.charts import run_charts
-from longshot.report.drawing import spec_of
+from longshot.report.drawing import specs
 from longshot.report.embed import chart_page, figure, paragraphs, power_of_ten, unbroken
 from longshot.report.evidence import Evidence
 from longshot.report.grids import Field, Grid, as_html
@@ -55,7 +55,7 @@ SECTIONS = {
 def page(evidence: Evidence) -> str:
     """The whole page."""
     said, run = answer(evidence), evidence.run
-    charts = {name: spec_of(make()) for name, make in run_charts(evidence).items()}
+    charts = specs(run_charts(evidence))
     body = [
         f'<section id="answer"><h1>{unbroken(said.headline)}</h1>'
         f'<ul class="details">{paragraphs(said.details)}</ul>'

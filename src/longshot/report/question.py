@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float64
@@ -16,7 +17,7 @@ from longshot.evaluate import Evaluator, Tails
 from longshot.inputs import as_product, is_product
 from longshot.models import Model
 from longshot.report.charts import one_estimate
-from longshot.report.drawing import Chart, spec_of
+from longshot.report.drawing import Chart, specs
 from longshot.report.embed import (
     chart_page,
     figure,
@@ -38,9 +39,8 @@ def question_page(problem: Problem, answer: Estimate) -> str:
     with threads_for(model.width):
         scores = token_scores(problem, answer.witnesses)
     truth = known_truth(problem)
-    charts = (
-        {"estimate": spec_of(estimate_chart(answer, truth))} if _has_numbers(answer, truth) else {}
-    )
+    drawn = {"estimate": partial(estimate_chart, answer, truth)}
+    charts = specs(drawn if _has_numbers(answer, truth) else {})
     known = "" if truth is None else f"{power_of_ten(truth[0], 2)} ± {power_of_ten(truth[1])}"
     said = f"The shipped truth, from samples of another kind: {known}." if known else ""
     return chart_page(

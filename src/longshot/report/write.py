@@ -11,7 +11,7 @@ from longshot.errors import unknown_name, visible
 from longshot.files import safe_name, try_place, write_whole, writing
 from longshot.report import DRAWN, FORMATS
 from longshot.report.charts import run_charts
-from longshot.report.drawing import spec_of
+from longshot.report.drawing import specs
 from longshot.report.evidence import Evidence, gather
 from longshot.report.grids import as_latex, as_markdown
 from longshot.report.page import page
@@ -59,7 +59,7 @@ def _write(
     endings = [name for name in DRAWN if name in formats]
     planned = run_charts(evidence) if endings else {}
     for number, (name, make) in enumerate(planned.items()):
-        spec = spec_of(make())
+        spec = specs({name: make})[name]
         for ending in endings:
             path = folder / "figures" / f"{safe_name(name)}.{ending}"
             with writing(path, "figure") as aside:

@@ -208,12 +208,11 @@ def read_study(text: str, where: Path) -> dict[str, Any]:
     lists = [study.get(name) for name in ("models", "inputs")]
     methods = study.get("methods")
     names = [study.get("name"), *(n for each in lists if isinstance(each, list) for n in each)]
-    if isinstance(methods, dict):
-        names += methods
-        if not all(isinstance(entry, dict) and "method" in entry for entry in methods.values()):
-            methods = None
+    entries = list(methods.values()) if isinstance(methods, dict) else [None]
+    names += methods if isinstance(methods, dict) else []
+    known = all(isinstance(entry, dict) and "method" in entry for entry in entries)
     printed = all(isinstance(name, str) and name == visible(name) for name in names)
-    if not printed or methods is None or not all(isinstance(each, list) for each in lists):
+    if not known or not printed or not all(isinstance(each, list) for each in lists):
         raise LongshotError(f"The run {where} is damaged: it holds no study that can be read.")
     return study
 

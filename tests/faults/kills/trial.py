@@ -8,9 +8,11 @@ leaves.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
+import select
 import shutil
 import signal
 import sqlite3
@@ -18,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.faults.commands import COMMANDS, GOAL, prepare, run
 
@@ -26,8 +29,8 @@ WORK = {"truth": ("made/store.sqlite", "shards"), "study": ("run/run.sqlite", "r
 VICTIMS = ("driver", "local worker", "ray driver", "ray worker")
 MOMENTS = ("start", "middle", "end")
 PATIENCE = 120  # seconds of a driver that has something left to do, on a machine that may be busy
-SECONDS = {"local": 10, "ray": 120}
-"""Within which orphans end. Those of Ray are Ray's own, which asks after a driver now and then."""
+SECONDS = 10
+"""Within which what a killed driver had started ends."""
 
 
 @dataclass(frozen=True)
@@ -75,26 +78,32 @@ class Killed:
         for left in ("made", "run"):
             shutil.rmtree(self.prepared / left, ignore_errors=True)
         how = ["--engine", case.engine, "--workers", "2"]
-        driver = _start([*self._typed(case.work), *how], self.prepared / "told")
+        wanted = {"start": 0, "middle": draw.randint(1, total - 2), "end": total}
+        stop = Stop(WORK[case.work][1], wanted[case.moment])
+        driver = _start([*self._typed(case.work), *how], self.prepared / "told", stop)
         known: set[int] = {driver}
         try:
-            wanted = {"start": 0, "middle": draw.randint(1, total - 2), "end": total - 1}
-            at = wanted[case.moment]
-            ready = _wait(driver, known, lambda: self._moment(case, driver, at))
-            if ready:
-                time.sleep(draw.random() * (1.0 if case.moment == "start" else 0.05))
+            if case.moment == "start":
+                reached = _wait(driver, known, lambda: bool(_workers(driver, case.engine)))
+                time.sleep(draw.random() * reached)
+            else:
+                _wait(driver, known, stop.reached)
+                known |= set(_family(driver))
             victim = self._victim(case, driver, draw)
             was_there = victim is not None and _kill(victim)
+            stop.go_on()
             if not _wait(driver, known, lambda: False, until_it_ends=True):
                 return "the driver hangs"
         finally:
             _end(driver)
-        left = _alive_after(known - {driver}, SECONDS[case.engine])
+        left = _alive_after(known - {driver}, SECONDS)
         if left:
             return f"{len(left)} workers outlive the driver"
         told = (self.prepared / "told").read_text() if (self.prepared / "told").exists() else ""
         if "Traceback" in told:
             return f"a traceback: {told[-300:]}"
+        if not was_there and not told.startswith("0\n"):
+            return f"nobody was killed, and yet: {told[-300:]}"
         found = command.data(self.prepared)
         if not found.items() <= self.expected[case.work].items():
             return "something else is there"
@@ -110,12 +119,6 @@ class Killed:
         typed = COMMANDS[name].arguments(self.prepared)
         return ["12000 leaves" if word == GOAL[1] else word for word in typed]
 
-    def _moment(self, case: Case, driver: int, at: int) -> bool:
-        if case.moment == "start":
-            return bool(_workers(driver, case.engine))
-        file, table = WORK[case.work]
-        return _count(self.prepared / file, table) >= at
-
     def _victim(self, case: Case, driver: int, draw: random.Random) -> int | None:
         if case.victim.endswith("driver"):
             return driver
@@ -123,13 +126,50 @@ class Killed:
         return draw.choice(workers) if workers else None
 
 
-def _start(arguments: list[str], told: Path) -> int:
+class Stop:
+    """Where a driver waits until somebody has been killed: before it writes its n-th result."""
+
+    def __init__(self, table: str, number: int) -> None:
+        self.table, self.number, self.seen = table, number, 0
+        (self.told, self.tell), (self.may, self.let) = os.pipe(), os.pipe()
+
+    def reached(self) -> bool:
+        """Whether the driver waits there."""
+        return bool(select.select([self.told], [], [], 0)[0])
+
+    def go_on(self) -> None:
+        """Let the driver go on; nobody needs this any more."""
+        for end in (self.told, self.tell, self.may, self.let):
+            os.close(end)
+
+    def watch(self) -> None:
+        """In the driver: every connection to a database looks at its statements."""
+        os.close(self.let)  # or its end would never be seen
+        connect = sqlite3.connect
+
+        def watching(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            connection = connect(*arguments, **options)
+            connection.set_trace_callback(self._look)
+            return connection
+
+        sqlite3.connect = watching  # type: ignore[assignment]
+
+    def _look(self, statement: str) -> None:
+        if statement.startswith("INSERT") and f"INTO {self.table} " in statement:
+            self.seen += 1
+            if self.seen == self.number:
+                os.write(self.tell, b".")
+                os.read(self.may, 1)
+
+
+def _start(arguments: list[str], told: Path, stop: Stop) -> int:
     """The command in a process of its own; what it prints is written down when it ends."""
     told.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         try:
             os.setpgid(0, 0)
+            stop.watch()
             quiet = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(quiet, number)
@@ -147,7 +187,7 @@ def _wait(
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         known |= set(_family(driver))
-        if os.waitpid(driver, os.WNOHANG)[0]:
+        if driver not in _ended and os.waitpid(driver, os.WNOHANG)[0]:
             _ended.add(driver)
         if driver in _ended:
             return until_it_ends
@@ -177,19 +217,12 @@ def _kill(process: int) -> bool:
 
 
 def _family(ancestor: int) -> list[int]:
-    """The processes that descend from one."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            parents[int(folder.name)] = int(fields[1])
-    found, fresh = [], {ancestor}
-    while fresh:
-        fresh = {child for child, parent in parents.items() if parent in fresh}
-        found.extend(fresh)
+    """The processes that descend from one, by the kernel's own lists of children."""
+    found: list[int] = []
+    for lists in Path(f"/proc/{ancestor}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, lists.read_text().split()):
+                found += [child, *_family(child)]
     return found
 
 
