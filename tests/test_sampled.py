@@ -22,6 +22,8 @@ from longshot.evaluate.sampled import SampledMatch, SampledPath, SampledToken
 from longshot.events import as_event
 from longshot.inputs import NOTHING, with_noise
 from longshot.inputs.noisy import noise_of
+from longshot.methods.naive import GRADED_DRAWS
+from longshot.numerics import binomial_interval
 from longshot.testing import enumerated, toy_model
 from tests.inputs.chi_square import FALSE_ALARM, p_value
 from tests.inputs.laws import Table
@@ -113,6 +115,62 @@ def test_naive_and_the_list_agree(cell: str, question: str) -> None:
     errors = [abs(a.probability - truth) / (a.standard_error or math.inf) for a in answers]
     assert sum(error < 3 for error in errors) >= 5
     assert all(min(w.tokens) >= 0 for w in answers[0].witnesses)
+
+
+@pytest.mark.parametrize("method", ["exact", "naive", "splitting", "auto"])
+@pytest.mark.parametrize("question", ["token", "path"])
+def test_witnesses_are_the_inputs_that_hold_most_of_the_probability(
+    method: str, question: str
+) -> None:
+    model, inputs = CELLS["slots"]
+    event = as_event(ls.Sampled(QUESTIONS[question][0], TAU), model)
+    part: dict[tuple[int, ...], float] = {}
+    likely: dict[tuple[int, ...], float] = {}
+    for leaves in Enumeration(model, inputs, more=1):
+        found = outcomes(model, event, leaves.activation, leaves.go_on)
+        for row, g in zip(found.rows.tolist(), found.grade.tolist(), strict=True):
+            tokens = tuple(t for t in leaves.tokens[row].tolist() if t >= 0)
+            likely[tokens] = float(leaves.log_prob[row])
+            part[tokens] = likely[tokens] + math.log(g)
+    wanted, wrong = (sorted(of, key=of.__getitem__)[:-6:-1] for of in (part, likely))
+    assert wanted != wrong
+    answer = ls.estimate(model, inputs, event, method=method, budget=4000)
+    assert [w.tokens for w in answer.witnesses] == wanted
+
+
+@pytest.mark.parametrize("cell", ["slots", "product"])
+def test_exact_grades_are_known_better_than_counts(cell: str) -> None:
+    """Grades that differ little from input to input bear a short interval, and it holds."""
+    model, inputs = CELLS[cell]
+    event, bad, steps = QUESTIONS["path"]
+    truth = exact(cell, bad(model), steps)
+    event = ls.Sampled(event, TAU)
+    plain = {"method": "naive", "budget": steps * GRADED_DRAWS}
+    answers = [ls.estimate(model, inputs, event, **plain, seed=seed) for seed in range(10)]
+    held = [a.interval[0] <= truth <= a.interval[1] for a in answers]
+    assert sum(held) >= 8
+    counts = binomial_interval(round(truth * GRADED_DRAWS), GRADED_DRAWS)
+    for answer in answers:
+        assert answer.is_two_sided
+        assert answer.effective_sample_size is not None
+        assert math.log(answer.interval[1] / answer.interval[0]) < math.log(counts[1] / counts[0])
+    few = ls.estimate(model, inputs, event, method="naive", budget=steps * 64)
+    assert few.interval[1] - few.interval[0] > counts[1] - counts[0]
+
+
+def test_auto_samples_plainly_what_exact_grades_know_well() -> None:
+    """A thousand counts would not show the event; a thousand probabilities give an interval."""
+    model = ls.load_model("mini-1l")
+    inputs = ls.load_inputs("camel", model)
+    event = ls.Sampled(300, 1.0)
+    many = ls.estimate(model, inputs, event, method="naive", budget=2**14, seed=1)
+    assert many.probability < 2e-3
+    answer = ls.estimate(model, inputs, event, budget=2**13)
+    assert "worth" in answer.explanation
+    assert "plain sampling went on" in answer.explanation
+    assert answer.samples == GRADED_DRAWS
+    assert answer.interval[1] / answer.interval[0] < 10
+    assert answer.interval[0] < many.probability < answer.interval[1]
 
 
 @pytest.mark.parametrize("method", ["conditional", "itgis", "mhis"])
