@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,6 +191,21 @@ def test_mistakes_are_one_sentence(make: object, said: str) -> None:
     with pytest.raises(ls.LongshotError, match=said) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_what_every_question_begins_with_is_run_once() -> None:
+    """A long prompt costs its judge little more than a short one, and says the same."""
+    long = as_event(ls.Judged("abcdefab{output}c", within=2, judge=JUDGE, answers=ANSWERS), MODEL)
+    outputs = [f"{a}{b}" for a in "bcdef" for b in "abcde"]
+    gaps = long.judgement(outputs, outputs).gap.tolist()
+    assert gaps == pytest.approx([long.judgement([o], [o]).gap.item() for o in outputs])
+    for output, gap in zip(outputs, gaps, strict=True):
+        lead, clear = verdict(output, long)
+        assert gap == pytest.approx(lead) or not clear
+    whole = len(outputs) * JUDGE.network.macs(12)
+    apart = as_event(replace(long, judge=JUDGE), MODEL)
+    apart.judgement(outputs, outputs)
+    assert apart.tally.macs - len(outputs) * JUDGE.unembedding.numel() < whole / 2
 
 
 @pytest.mark.parametrize("method", ["itgis", "mhis"])

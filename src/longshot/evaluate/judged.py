@@ -29,7 +29,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.evaluate.argmax import UNEMBED_BLOCK, readout
-from longshot.evaluate.blocks import activations, macs
+from longshot.evaluate.blocks import activations_after
 from longshot.evaluate.readers import Decision
 from longshot.evaluate.texts import Said, TextEvent
 from longshot.events import output_text
@@ -182,9 +182,10 @@ class Judged(TextEvent):
                 f"{judge.name} reads {judge.context} tokens, not the {longest} of its prompt."
             )
         tokens = torch.tensor([row + [NOTHING] * (longest - len(row)) for row in rows])
-        self.tally.macs += macs(judge, tokens) + len(tokens) * judge.unembedding.numel()
+        read, took = activations_after(judge, tokens, self._fixed)
+        self.tally.macs += took + len(tokens) * judge.unembedding.numel()
         found = []
-        for v in activations(judge, tokens).split(UNEMBED_BLOCK):
+        for v in read.split(UNEMBED_BLOCK):
             logits = readout(judge).logits(v).double().cpu()
             ours, theirs = (logits[:, list(words)].amax(1) for words in (yes, no))
             logits[:, [*yes, *no]] = -math.inf
@@ -205,6 +206,14 @@ class Judged(TextEvent):
         text = text.replace(marks[0], output).replace(marks[1], asked)
         bos = [tokenizer.bos] if isinstance(self.prompt, str) else []
         return bos + tokenizer.encode(text)
+
+    @cached_property
+    def _fixed(self) -> int:
+        """The number of tokens with which every question begins."""
+        one, other = self._question("a", "b"), self._question("7", "8")
+        return next(
+            (i for i, pair in enumerate(zip(one, other, strict=False)) if len({*pair}) > 1), 0
+        )
 
     @cached_property
     def _rendered(self) -> str:
