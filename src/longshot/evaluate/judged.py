@@ -79,7 +79,8 @@ class JudgeTally:
 class Judged(TextEvent):
     """A judge answers YES when it reads the output in a prompt.
 
-    `prompt` is a text, or the messages of a chat, with {output} in it and, if wanted, {input}.
+    `prompt` is a text, or the messages of a chat, with {output} in it and, if wanted, {input}, the
+    text of the input without special tokens.
     `judge` is a model, the one that is asked unless given. `examples` are texts with whether they
     are bad, from which the judge's errors are told.
     """
@@ -153,8 +154,12 @@ class Judged(TextEvent):
         return tuple(sorted(yes)), tuple(sorted(no))
 
     def read(self, model: Model, tokens: Int[Tensor, "rows position"], said: Said) -> Decision:
-        outputs = [output_text(model.tokenizer, path) for path in said.path.tolist()]
-        asked = [model.tokenizer.decode([t for t in row if t >= 0]) for row in tokens.tolist()]
+        tokenizer = model.tokenizer
+        outputs = [output_text(tokenizer, path) for path in said.path.tolist()]
+        words = (
+            [t for t in row if t >= 0 and t not in tokenizer.special_ids] for row in tokens.tolist()
+        )
+        asked = [tokenizer.decode(row) for row in words]
         return self.judgement(outputs, asked)
 
     def judgement(self, outputs: list[str], asked: list[str]) -> Decision:
