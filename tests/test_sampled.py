@@ -22,8 +22,6 @@ from longshot.evaluate.sampled import SampledMatch, SampledPath, SampledToken
 from longshot.events import as_event
 from longshot.inputs import NOTHING, with_noise
 from longshot.inputs.noisy import noise_of
-from longshot.methods.naive import GRADED_DRAWS
-from longshot.numerics import binomial_interval
 from longshot.testing import enumerated, toy_model
 from tests.inputs.chi_square import FALSE_ALARM, p_value
 from tests.inputs.laws import Table
@@ -136,41 +134,6 @@ def test_witnesses_are_the_inputs_that_hold_most_of_the_probability(
     assert wanted != wrong
     answer = ls.estimate(model, inputs, event, method=method, budget=4000)
     assert [w.tokens for w in answer.witnesses] == wanted
-
-
-@pytest.mark.parametrize("cell", ["slots", "product"])
-def test_exact_grades_are_known_better_than_counts(cell: str) -> None:
-    """Grades that differ little from input to input bear a short interval, and it holds."""
-    model, inputs = CELLS[cell]
-    event, bad, steps = QUESTIONS["path"]
-    truth = exact(cell, bad(model), steps)
-    event = ls.Sampled(event, TAU)
-    plain = {"method": "naive", "budget": steps * GRADED_DRAWS}
-    answers = [ls.estimate(model, inputs, event, **plain, seed=seed) for seed in range(10)]
-    held = [a.interval[0] <= truth <= a.interval[1] for a in answers]
-    assert sum(held) >= 8
-    counts = binomial_interval(round(truth * GRADED_DRAWS), GRADED_DRAWS)
-    for answer in answers:
-        assert answer.is_two_sided
-        assert answer.effective_sample_size is not None
-        assert math.log(answer.interval[1] / answer.interval[0]) < math.log(counts[1] / counts[0])
-    few = ls.estimate(model, inputs, event, method="naive", budget=steps * 64)
-    assert few.interval[1] - few.interval[0] > counts[1] - counts[0]
-
-
-def test_auto_samples_plainly_what_exact_grades_know_well() -> None:
-    """A thousand counts would not show the event; a thousand probabilities give an interval."""
-    model = ls.load_model("mini-1l")
-    inputs = ls.load_inputs("camel", model)
-    event = ls.Sampled(300, 1.0)
-    many = ls.estimate(model, inputs, event, method="naive", budget=2**14, seed=1)
-    assert many.probability < 2e-3
-    answer = ls.estimate(model, inputs, event, budget=2**13)
-    assert "worth" in answer.explanation
-    assert "plain sampling went on" in answer.explanation
-    assert answer.samples == GRADED_DRAWS
-    assert answer.interval[1] / answer.interval[0] < 10
-    assert answer.interval[0] < many.probability < answer.interval[1]
 
 
 @pytest.mark.parametrize("method", ["conditional", "itgis", "mhis"])

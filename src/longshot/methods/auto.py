@@ -29,13 +29,12 @@ from longshot.methods.base import NO_HIT, Clock, Method, register, require_posit
 from longshot.methods.exact import Exact, exact_calls
 from longshot.methods.given_last import GivenLast
 from longshot.methods.itgis import ITGIS
-from longshot.methods.naive import GRADED_DRAWS, is_fractional, mean_grade
+from longshot.methods.naive import mean_grade
 from longshot.methods.splitting import Splitting
-from longshot.numerics import effective_sample_size
 
 LOOK = (64, 1024)  # the fewest and the most plain draws that are looked at first
 LOOK_SHARE = 1 / 64  # of the budget
-SEEN = 2  # equal hits that they are worth and that make plain sampling worth a thought
+SEEN = 2  # hits among them that make plain sampling worth a thought
 OPINION = 1 / 16  # of what is spent, for each second opinion
 OPINION_CALLS = (256, 1024)
 
@@ -71,11 +70,9 @@ class Auto(Method):
         needed = 1 / self.relative_error**2  # hits
         splitting = Splitting(relative_error=self.relative_error)
         rest = replace(job, budget=job.budget - math.ceil(seen.macs / job.call_macs))
-        most, worth = job.budget // event.steps, effective_sample_size(seen.found.grade.log())
-        why = f"{look.n} plain draws are worth {worth:.3g} equal hits"
-        if not is_fractional(seen.found.grade):
-            why = f"{look.n} plain draws hit {worth:.0f} times"
-        often = worth >= SEEN and needed * look.n / worth <= most / 2
+        most, hits = job.budget // event.steps, float(seen.found.grade.sum())
+        why = f"{look.n} plain draws hit {hits:.3g} times"
+        often = len(seen.found.rows) >= SEEN and needed * look.n / hits <= most / 2
         if not often:
             try:
                 splitting.check(rest)
@@ -120,8 +117,7 @@ class Auto(Method):
                 trace=tuple(trace),
                 **known,
             )
-            enough = effective_sample_size(grade.log()) >= 1 / self.relative_error**2
-            if n >= most or (enough and (n >= GRADED_DRAWS or not is_fractional(grade))):
+            if float(grade.sum()) >= 1 / self.relative_error**2 or n >= most:
                 break
             drawn.append(PlainDraws(job, min(n, most - n), generator))
             job.progress(n / most)
