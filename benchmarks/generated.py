@@ -1,13 +1,13 @@
 """Does `auto` answer where a model writes the inputs, and where outputs are sampled?
 
-mini-1l writes four tokens after "The" at temperature 1, and each of the shipped models reads them.
-Four targets of each model, spread over 1e-5 … 1e-3 by 2^21 plain samples, are asked for twice: as
-the greedy next token, and as the next token sampled at temperature 1, whose plain truth is the mean
-of its exact probabilities. `auto` has its defaults.
+Two pairs of shipped models: one writes a few tokens after a prompt, another reads them. Six
+targets of each pair, spread over 1e-5 … 1e-3, are chosen by 2^19 plain samples and judged by 2^21
+others: once as the greedy next token, and once, others, as the next token sampled at temperature 1,
+whose plain truth is the mean of exact probabilities. `auto` has its defaults.
 
 `python -m benchmarks.generated FOLDER` samples, asks, and goes on where it was stopped; `python -m
-benchmarks generated` prints the rows that were copied to docs/results/generated. A target's own
-truth has noise, which is allowed for as in a study's coverage.
+benchmarks generated` prints the rows that were copied to docs/results/generated. What is left of
+the truth's own noise is allowed for as in a study's coverage.
 """
 
 from __future__ import annotations
@@ -31,60 +31,71 @@ from longshot.numerics import derived_generator
 from longshot.study.scores import covers
 
 STORED = Path(__file__).parents[1] / "docs" / "results" / "generated" / "rows.jsonl"
-WRITER, PROMPT, TOKENS = "mini-1l", "The", 4
-MODELS = ("mini-1l", "mini-2l", "mini-4l")
-SAMPLES, BLOCK, ROWS = 2**21, 2**13, 256
-TARGETS, LOW, HIGH = 4, 1e-5, 1e-3  # of each model and kind
-KINDS = ("greedy", "sampled")
+SAMPLES, BLOCK, ROWS = {"chosen": 2**19, "judged": 2**21}, 2**13, 256
+TARGETS, LOW, HIGH = 6, 1e-5, 1e-3  # of each pair and kind
+HEADINGS = ("models", "token", "plain samples", "auto", "95% interval", "holds", "calls", "s")
+KINDS = {"greedy": 0.0, "sampled": 1.0}  # with the temperature of the output
 
 
-def inputs_of(model: ls.Model) -> ls.GeneratedInputs:
-    """What all models are asked about."""
-    return ls.generated(model, PROMPT, tokens=TOKENS, writer=WRITER, name="written")
+class Pair(NamedTuple):
+    """A model that writes so many tokens after a prompt, and one that reads them."""
+
+    writer: str
+    reader: str
+    prompt: str
+    tokens: int
+
+    def inputs(self, model: ls.Model) -> ls.GeneratedInputs:
+        return ls.generated(
+            model, self.prompt, tokens=self.tokens, writer=self.writer, name="written"
+        )
+
+
+PAIRS = (
+    Pair("mini-1l", "mini-2l", "The", 4),
+    Pair("mini-2l", "mini-4l", "def", 4),
+)
 
 
 class PlainTruth(NamedTuple):
-    """Sums over plain samples, for every token of every model."""
+    """Sums over plain samples, for every token."""
 
     samples: int
-    won: dict[str, Tensor]
+    won: Tensor
     """How often it was the greedy next token."""
-    likely: dict[str, Tensor]
+    likely: Tensor
     """The sum of its probabilities at temperature 1."""
-    squares: dict[str, Tensor]
+    squares: Tensor
 
-    def of(self, kind: str, model: str) -> tuple[Tensor, Tensor]:
+    def of(self, kind: str) -> tuple[Tensor, Tensor]:
         """The probability of every token, and its standard error."""
         n = self.samples
-        if kind == "greedy":
-            p = self.won[model] / n
+        if kind != "sampled":
+            p = self.won / n
             return p, (p * (1 - p) / n).sqrt()
-        p = self.likely[model] / n
-        return p, ((self.squares[model] / n - p.square()).clamp(min=0) / n).sqrt()
+        p = self.likely / n
+        return p, ((self.squares / n - p.square()).clamp(min=0) / n).sqrt()
 
 
-def make_truth(folder: Path) -> PlainTruth:
-    """Plain samples up to 2^21, a block at a time, those of a file gone on with."""
+def make_truth(folder: Path, pair: Pair, purpose: str) -> PlainTruth:
+    """Plain samples, a block at a time, those of a file gone on with."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, models = folder / "truth.pt", [ls.load_model(name) for name in MODELS]
-    zeros = [{m.name: torch.zeros(m.vocab_size, dtype=torch.float64) for m in models}] * 3
-    done = PlainTruth(0, *({k: v.clone() for k, v in z.items()} for z in zeros))
-    if path.exists():
-        done = PlainTruth(*torch.load(path))
-    inputs = inputs_of(models[0])
-    while done.samples < SAMPLES:
-        generator = derived_generator(0, "generated", done.samples)
-        tokens = inputs.sample(BLOCK, generator)
-        for model in models:
-            for v in activations(model, tokens).split(ROWS):
-                logits = readout(model).logits(v)
-                done.won[model.name] += logits.argmax(1).bincount(minlength=model.vocab_size)
-                q = logits.softmax(1)
-                done.likely[model.name] += q.sum(0).double()
-                done.squares[model.name] += q.square().sum(0).double()
+    path, model = folder / f"{pair.writer}-{purpose}.pt", ls.load_model(pair.reader)
+    zeros = (torch.zeros(model.vocab_size, dtype=torch.float64) for _ in range(3))
+    done = PlainTruth(*torch.load(path)) if path.exists() else PlainTruth(0, *zeros)
+    inputs = pair.inputs(model)
+    while done.samples < SAMPLES[purpose]:
+        generator = derived_generator(0, pair.writer, purpose, done.samples)
+        for v in activations(model, inputs.sample(BLOCK, generator)).split(ROWS):
+            logits = readout(model).logits(v)
+            q = logits.softmax(1)
+            done.won.add_(logits.argmax(1).bincount(minlength=model.vocab_size))
+            done.likely.add_(q.sum(0))
+            done.squares.add_(q.square().sum(0))
         done = done._replace(samples=done.samples + BLOCK)
-        torch.save(tuple(done), path.with_suffix(".new"))
-        os.replace(path.with_suffix(".new"), path)
+        if done.samples % 2**16 == 0:
+            torch.save(tuple(done), path.with_suffix(".new"))
+            os.replace(path.with_suffix(".new"), path)
     return done
 
 
@@ -99,30 +110,31 @@ def targets(p: Tensor, error: Tensor) -> list[int]:
     return found
 
 
-def questions(truth: PlainTruth) -> Iterator[tuple[str, str, int, float, float]]:
-    """Kind, model, token, and its probability by plain samples with its error."""
-    for kind in KINDS:
-        for model in MODELS:
-            p, error = truth.of(kind, model)
-            for token in targets(p, error):
-                yield kind, model, token, float(p[token]), float(error[token])
+def questions(folder: Path) -> Iterator[tuple[Pair, str, int, float, float]]:
+    """Pair, kind, token, and its probability by the samples that judge, with its error."""
+    for pair in PAIRS:
+        chosen, judged = (make_truth(folder, pair, purpose) for purpose in SAMPLES)
+        for kind in KINDS:
+            p, error = judged.of(kind)
+            for token in targets(*chosen.of(kind)):
+                yield pair, kind, token, float(p[token]), float(error[token])
 
 
 def ask(folder: Path) -> None:
     """All questions that are not answered yet, each a line of a file."""
     path = folder / "rows.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    done = {tuple(json.loads(line)["question"][:3]) for line in lines}
-    for question in questions(make_truth(folder)):
-        kind, name, token, *_ = question
-        if (kind, name, token) in done:
+    done = [json.loads(line)["question"] for line in lines]
+    for pair, kind, token, p, error in questions(folder):
+        if [[*pair], kind, token, p, error] in done:
             continue
-        model = ls.load_model(name)
-        event: ls.Event | int = ls.Sampled(token, 1.0) if kind == "sampled" else token
-        answer = ls.estimate(model, inputs_of(model), event)
+        model = ls.load_model(pair.reader)
+        event = ls.Sampled(token, KINDS[kind])
+        answer = ls.estimate(model, pair.inputs(model), event)
         plain = {**answer.to_dict(), "witnesses": []}
+        row = {"question": [pair, kind, token, p, error], "answer": plain}
         with path.open("a") as file:
-            file.write(json.dumps({"question": question, "answer": plain}) + "\n")
+            file.write(json.dumps(row) + "\n")
 
 
 def main(console: Console) -> None:
@@ -131,18 +143,18 @@ def main(console: Console) -> None:
         return
     rows = [json.loads(line) for line in STORED.read_text().splitlines()]
     for kind in KINDS:
-        some = [row for row in rows if row["question"][0] == kind]
+        some = [row for row in rows if row["question"][1] == kind]
         held = [row for row in some if holds(row)]
         table = Table(
-            *("model", "token", "plain samples", "auto", "95% interval", "holds", "calls", "s"),
+            *HEADINGS,
             title=f"{kind}: {len(held)} of {len(some)} hold",
         )
         for row in some:
-            _, model, token, p, error = row["question"]
+            pair, _, token, p, error = row["question"]
             answer = ls.Estimate.from_dict(row["answer"])
             low, high = answer.interval
             table.add_row(
-                model,
+                " → ".join(pair[:2]),
                 str(token),
                 f"{p:.2e} ± {error:.0e}",
                 f"{answer.probability:.2e}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 import longshot as ls
 from longshot.evaluate import Enumeration, Evaluator, outcomes
 from longshot.evaluate.judged import Rates
+from longshot.evaluate.texts import Said
 from longshot.events import as_event
 from longshot.numerics import binomial_interval
 from longshot.testing import toy_model
@@ -190,6 +192,32 @@ def test_mistakes_are_one_sentence(make: object, said: str) -> None:
     with pytest.raises(ls.LongshotError, match=said) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_the_input_is_read_without_its_special_tokens() -> None:
+    event = as_event(ls.Judged("{input}{output}a", 1, judge=JUDGE, answers=ANSWERS), MODEL)
+    said = Said(torch.tensor([[2]]), torch.empty(1, 1, 0, dtype=torch.int64), torch.empty(1, 1, 0))
+    assert MODEL.tokenizer.bos in MODEL.tokenizer.special_ids
+    gap = event.read(MODEL, torch.tensor([[MODEL.tokenizer.bos, 3, 4, -1]]), said).gap
+    words = [MODEL.tokenizer.decode([token]) for token in (3, 4, 2)]
+    assert gap.tolist() == event.judgement([words[2]], [words[0] + words[1]]).gap.tolist()
+    marked = event.judgement([words[2]], [MODEL.tokenizer.decode([0, 3, 4])])
+    assert gap.tolist() != marked.gap.tolist()
+
+
+def test_what_every_question_begins_with_is_run_once() -> None:
+    """A long prompt costs its judge little more than a short one, and says the same."""
+    long = as_event(ls.Judged("abcdefab{output}c", within=2, judge=JUDGE, answers=ANSWERS), MODEL)
+    outputs = [f"{a}{b}" for a in "bcdef" for b in "abcde"]
+    gaps = long.judgement(outputs, outputs).gap.tolist()
+    assert gaps == pytest.approx([long.judgement([o], [o]).gap.item() for o in outputs])
+    for output, gap in zip(outputs, gaps, strict=True):
+        lead, clear = verdict(output, long)
+        assert gap == pytest.approx(lead) or not clear
+    whole = len(outputs) * JUDGE.network.macs(12)
+    apart = as_event(replace(long, judge=JUDGE), MODEL)
+    apart.judgement(outputs, outputs)
+    assert apart.tally.macs - len(outputs) * JUDGE.unembedding.numel() < whole / 2
 
 
 @pytest.mark.parametrize("method", ["itgis", "mhis"])

@@ -114,6 +114,8 @@ def test_pareto_k_of_degenerate_tails() -> None:
     assert pareto_k(tensor([0.1 * i for i in range(10)])) is None  # a tail of two
     assert pareto_k(tensor([-INF] * 100)) is None
     assert pareto_k(tensor([])) is None
+    two_heights = tensor([0.0] * 1400 + [1.0] * 20 + [1.3] * 80)  # a likelihood at θ = 0 itself
+    assert pareto_k(two_heights) == pytest.approx(pareto_k(two_heights[:-1]), abs=0.1)
     spread = torch.linspace(-1e4, 1e4, 200, dtype=torch.float64)
     assert pareto_k(spread) == INF  # every value is nothing beside the next
 

@@ -117,6 +117,27 @@ def test_naive_and_the_list_agree(cell: str, question: str) -> None:
     assert all(min(w.tokens) >= 0 for w in answers[0].witnesses)
 
 
+@pytest.mark.parametrize("method", ["exact", "naive", "splitting", "auto"])
+@pytest.mark.parametrize("question", ["token", "path"])
+def test_witnesses_are_the_inputs_that_hold_most_of_the_probability(
+    method: str, question: str
+) -> None:
+    model, inputs = CELLS["slots"]
+    event = as_event(ls.Sampled(QUESTIONS[question][0], TAU), model)
+    part: dict[tuple[int, ...], float] = {}
+    likely: dict[tuple[int, ...], float] = {}
+    for leaves in Enumeration(model, inputs, more=1):
+        found = outcomes(model, event, leaves.activation, leaves.go_on)
+        for row, g in zip(found.rows.tolist(), found.grade.tolist(), strict=True):
+            tokens = tuple(t for t in leaves.tokens[row].tolist() if t >= 0)
+            likely[tokens] = float(leaves.log_prob[row])
+            part[tokens] = likely[tokens] + math.log(g)
+    wanted, wrong = (sorted(of, key=of.__getitem__)[:-6:-1] for of in (part, likely))
+    assert wanted != wrong
+    answer = ls.estimate(model, inputs, event, method=method, budget=4000)
+    assert [w.tokens for w in answer.witnesses] == wanted
+
+
 @pytest.mark.parametrize("method", ["conditional", "itgis", "mhis"])
 @pytest.mark.parametrize("question", ["token", "set", "path"])
 def test_methods_of_products_take_exact_grades(method: str, question: str) -> None:

@@ -301,22 +301,27 @@ WITNESSES = 5
 
 def best_witnesses(
     problem: Problem,
-    found: Sequence[tuple[Int64[Tensor, "_ _"], Float64[Tensor, " _"]]],
+    found: Sequence[
+        tuple[Int64[Tensor, "_ _"], Float64[Tensor, " _"]]
+        | tuple[Int64[Tensor, "_ _"], Float64[Tensor, " _"], Float64[Tensor, " _"]]
+    ],
 ) -> tuple[Witness, ...]:
-    """A few distinct inputs that produce the target, the most probable first.
+    """A few distinct inputs that produce the target, those that do so most often first.
 
-    Where the inputs cannot tell, those with the largest gaps come first.
+    Where the inputs cannot tell their probability, those with the largest gaps come first.
 
-    `found` holds inputs that hit, with their gaps, in any number of pieces.
+    `found` holds inputs that hit, with their gaps and, where they hit with some probability only,
+    their grades, in any number of pieces.
     """
     if not found:
         return ()
-    wide = max(problem.inputs.length, *(rows.shape[1] for rows, _ in found))
-    filled = [functional.pad(rows, (0, wide - rows.shape[1]), value=NOTHING) for rows, _ in found]
-    tokens, gaps = torch.cat(filled), torch.cat([gaps for _, gaps in found])
+    wide = max(problem.inputs.length, *(rows.shape[1] for rows, *_ in found))
+    filled = [functional.pad(rows, (0, wide - rows.shape[1]), value=NOTHING) for rows, *_ in found]
+    tokens, gaps = torch.cat(filled), torch.cat([gaps for _, gaps, *_ in found])
     known = log_prob(problem.inputs, tokens)
     best: dict[tuple[int, ...], Witness] = {}
-    order = gaps if known is None else known
+    grades = torch.cat([grade[0] if grade else torch.ones_like(gaps) for _, gaps, *grade in found])
+    order = gaps if known is None else known + grades.log()
     for i in order.argsort(descending=True, stable=True).tolist():
         row = [token for token in tokens[i].tolist() if token >= 0]
         if tuple(row) not in best:

@@ -116,7 +116,8 @@ def _generalised_pareto_shape(x: Float64[Tensor, " n"]) -> float:
     spacing = 1 - torch.sqrt(grid / (torch.arange(1, grid + 1, dtype=torch.float64) - 0.5))
     theta = 1 / x[-1] + spacing / (3 * quarter)
     shape = torch.log1p(-theta[:, None] * x).mean(1)
-    log_likelihood = n * (torch.log(-theta / shape) - shape - 1)
+    inverse_scale = torch.where(theta == 0, 1 / x.mean(), -theta / shape)  # 0: exponential
+    log_likelihood = n * (inverse_scale.log() - shape - 1)
     weight = log_likelihood.softmax(0)
     k = float(torch.log1p(-(weight * theta).sum() * x).mean())
     return (n * k + 10 * 0.5) / (n + 10)

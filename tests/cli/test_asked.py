@@ -13,6 +13,7 @@ from longshot.cli import main  # noqa: F401 - puts the commands on the app
 from longshot.cli.app import app
 from longshot.cli.asked import Asked, read_examples
 from longshot.errors import LongshotError
+from tests.models.hf_models import hf_model, hf_tokenizer
 
 PROMPT = "They say:{output}. It is"
 
@@ -138,6 +139,24 @@ def test_inputs_that_cannot_be_asked_about(
     name: str, written: str, sentence: str, tmp_path: Path
 ) -> None:
     (tmp_path / name.partition("#")[0]).write_text(written)
-    with pytest.raises(LongshotError, match=sentence) as caught:
-        run("--target", "ers", inputs=str(tmp_path / name))
-    assert "\n" not in str(caught.value)
+    refused_by_all(str(tmp_path / name), sentence)
+
+
+def refused_by_all(inputs: str, sentence: str) -> None:
+    """By every command that takes inputs."""
+    for command in (
+        ["estimate", "--model", "mini-1l", "--inputs", inputs, "--target", "ers"],
+        ["look", "mini-1l", inputs],
+        ["compare-methods", "mini-1l", inputs, "ers"],
+    ):
+        with pytest.raises(LongshotError, match=sentence) as caught:
+            CliRunner().invoke(app, command, catch_exceptions=False)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_writer_with_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    folder, file = tmp_path / "other", tmp_path / "written.toml"
+    hf_model("Llama").save_pretrained(folder)
+    hf_tokenizer().save_pretrained(folder)
+    file.write_text(f'{GENERATED}model = "hf:{folder}"\n')
+    refused_by_all(str(file), "other, which writes .* has another tokenizer than mini-1l")

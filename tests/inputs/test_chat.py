@@ -5,28 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import transformers
 
 import longshot as ls
-from longshot.models.checkpoints import ZOO
-from tests.models.hf_models import hf_model
-
-CHATML = (
-    "{% for m in messages %}{% if m.role not in ('system', 'user', 'assistant') %}"
-    "{{ raise_exception('Who is ' ~ m.role ~ '?') }}{% endif %}"
-    "{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
+from tests.models.hf_models import chat_parts
 
 
 @pytest.fixture(scope="module")
 def model() -> ls.Model:
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(ZOO / "tokenizer.json"), bos_token="<|BOS|>"
-    )
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
-    tokenizer.chat_template = CHATML
-    network = hf_model("Llama", vocab_size=len(tokenizer), max_position_embeddings=128)
+    network, tokenizer = chat_parts()
     return ls.load_model(network, tokenizer=tokenizer)
 
 

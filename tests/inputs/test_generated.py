@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from functools import cache
 from pathlib import Path
 
@@ -219,6 +220,12 @@ def test_mistakes_are_one_sentence(old: str, new: str, said: str, tmp_path: Path
     with pytest.raises(ls.LongshotError, match=said) as caught:
         ls.load_inputs(tmp_path / "q.toml", "mini-1l")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("top_p", [0, -0.1, 1.01, math.inf, math.nan])
+def test_a_top_p_beyond_its_range_is_refused(top_p: float) -> None:
+    with pytest.raises(ls.LongshotError, match=f"above 0 and is at most 1, which {top_p} is not"):
+        ls.generated("mini-1l", "def", tokens=4, top_p=top_p)
 
 
 def test_a_writer_with_another_tokenizer_is_refused() -> None:

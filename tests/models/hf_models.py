@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from longshot.models.checkpoints import ZOO
 from tests.toys import toy_tokenizer
 
 VOCAB, CONTEXT = 12, 16
@@ -66,3 +67,24 @@ def hf_tokenizer(vocab: int = VOCAB) -> Any:
 
     backend = toy_tokenizer(vocab).backend
     return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<|BOS|>")
+
+
+CHATML = (
+    "{% for m in messages %}{% if m.role not in ('system', 'user', 'assistant') %}"
+    "{{ raise_exception('Who is ' ~ m.role ~ '?') }}{% endif %}"
+    "{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+def chat_parts() -> tuple[Any, Any]:
+    """A small random Llama of the shipped vocabulary, and a tokenizer with a chat template."""
+    import transformers
+
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(ZOO / "tokenizer.json"), bos_token="<|BOS|>"
+    )
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.chat_template = CHATML
+    network = hf_model("Llama", vocab_size=len(tokenizer), max_position_embeddings=128)
+    return network, tokenizer

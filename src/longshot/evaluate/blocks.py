@@ -13,7 +13,7 @@ from torch import Tensor
 from longshot.errors import LongshotError
 from longshot.evaluate.argmax import readout
 from longshot.inputs import by_length
-from longshot.models import Model, SizedNetwork, in_blocks
+from longshot.models import Growing, Model, SizedNetwork, in_blocks
 
 BLOCK = 64  # rows of one model call: many enough for fast products, few enough for the cache
 GRAIN = 8  # the last block is filled up to a multiple of this: a few chains alone waste nothing
@@ -25,6 +25,27 @@ def activations(model: Model, tokens: Int[Tensor, "rows position"]) -> Float[Ten
     for rows, some in by_length(tokens):
         out[rows] = _of_one_length(model, some)
     return out
+
+
+def activations_after(
+    model: Model, tokens: Int[Tensor, "rows position"], shared: int
+) -> tuple[Float[Tensor, "rows width"], int]:
+    """The same, with the first `shared` tokens run once for many inputs where these agree in them.
+
+    Beside them, the multiply-accumulates that it took.
+    """
+    out = torch.empty(len(tokens), model.width, dtype=readout(model).dtype, device=model.device)
+    agree = (tokens[:, :shared] == tokens[:1, :shared]).all(0)
+    network, took, same = model.network, 0, int(agree.long().cumprod(0).sum())
+    for rows, some in by_length(tokens):
+        where = torch.arange(len(tokens))[rows]
+        most = network.rows(some.shape[1]) if isinstance(network, SizedNetwork) else BLOCK
+        for here, block in zip(where.split(most), some.split(most), strict=True):
+            grown = Growing(model, block, 0, same)
+            out[here.to(out.device)] = grown.after(block[:, :0])
+            took += grown.macs
+    refuse_non_finite(out.sum(1), tokens, model)
+    return out, took
 
 
 def _of_one_length(

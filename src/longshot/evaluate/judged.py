@@ -29,7 +29,7 @@ from torch import Tensor
 
 from longshot.errors import LongshotError
 from longshot.evaluate.argmax import UNEMBED_BLOCK, readout
-from longshot.evaluate.blocks import activations, macs
+from longshot.evaluate.blocks import activations_after
 from longshot.evaluate.readers import Decision
 from longshot.evaluate.texts import Said, TextEvent
 from longshot.events import output_text
@@ -79,7 +79,8 @@ class JudgeTally:
 class Judged(TextEvent):
     """A judge answers YES when it reads the output in a prompt.
 
-    `prompt` is a text, or the messages of a chat, with {output} in it and, if wanted, {input}.
+    `prompt` is a text, or the messages of a chat, with {output} in it and, if wanted, {input}, the
+    text of the input without special tokens.
     `judge` is a model, the one that is asked unless given. `examples` are texts with whether they
     are bad, from which the judge's errors are told.
     """
@@ -153,8 +154,12 @@ class Judged(TextEvent):
         return tuple(sorted(yes)), tuple(sorted(no))
 
     def read(self, model: Model, tokens: Int[Tensor, "rows position"], said: Said) -> Decision:
-        outputs = [output_text(model.tokenizer, path) for path in said.path.tolist()]
-        asked = [model.tokenizer.decode([t for t in row if t >= 0]) for row in tokens.tolist()]
+        tokenizer = model.tokenizer
+        outputs = [output_text(tokenizer, path) for path in said.path.tolist()]
+        words = (
+            [t for t in row if t >= 0 and t not in tokenizer.special_ids] for row in tokens.tolist()
+        )
+        asked = [tokenizer.decode(row) for row in words]
         return self.judgement(outputs, asked)
 
     def judgement(self, outputs: list[str], asked: list[str]) -> Decision:
@@ -182,9 +187,10 @@ class Judged(TextEvent):
                 f"{judge.name} reads {judge.context} tokens, not the {longest} of its prompt."
             )
         tokens = torch.tensor([row + [NOTHING] * (longest - len(row)) for row in rows])
-        self.tally.macs += macs(judge, tokens) + len(tokens) * judge.unembedding.numel()
+        read, took = activations_after(judge, tokens, self._fixed)
+        self.tally.macs += took + len(tokens) * judge.unembedding.numel()
         found = []
-        for v in activations(judge, tokens).split(UNEMBED_BLOCK):
+        for v in read.split(UNEMBED_BLOCK):
             logits = readout(judge).logits(v).double().cpu()
             ours, theirs = (logits[:, list(words)].amax(1) for words in (yes, no))
             logits[:, [*yes, *no]] = -math.inf
@@ -205,6 +211,14 @@ class Judged(TextEvent):
         text = text.replace(marks[0], output).replace(marks[1], asked)
         bos = [tokenizer.bos] if isinstance(self.prompt, str) else []
         return bos + tokenizer.encode(text)
+
+    @cached_property
+    def _fixed(self) -> int:
+        """The number of tokens with which every question begins."""
+        one, other = self._question("a", "b"), self._question("7", "8")
+        return next(
+            (i for i, pair in enumerate(zip(one, other, strict=False)) if len({*pair}) > 1), 0
+        )
 
     @cached_property
     def _rendered(self) -> str:

@@ -70,9 +70,9 @@ class Auto(Method):
         needed = 1 / self.relative_error**2  # hits
         splitting = Splitting(relative_error=self.relative_error)
         rest = replace(job, budget=job.budget - math.ceil(seen.macs / job.call_macs))
-        most, hits = job.budget // event.steps, len(seen.found.rows)
-        why = f"{look.n} plain draws hit {hits} times"
-        often = hits >= SEEN and needed * look.n / float(seen.found.grade.sum()) <= most / 2
+        most, hits = job.budget // event.steps, float(seen.found.grade.sum())
+        why = f"{look.n} plain draws hit {hits:.3g} times"
+        often = len(seen.found.rows) >= SEEN and needed * look.n / hits <= most / 2
         if not often:
             try:
                 splitting.check(rest)
@@ -100,7 +100,10 @@ class Auto(Method):
             known = mean_grade(grade, n)
             forwards = math.ceil(macs / job.call_macs)
             trace.append(Round(forwards, known["log_probability"], known["interval"]))
-            hits = [(d.tokens[s.found.rows], s.found.gap) for d, s in zip(drawn, seen, strict=True)]
+            hits = [
+                (draws.tokens[each.found.rows], each.found.gap, each.found.grade)
+                for draws, each in zip(drawn, seen, strict=True)
+            ]
             yield self.answer(
                 job,
                 event,

@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+from torch import Tensor
 
 from longshot.errors import LongshotError
-from longshot.estimate import Cost, Estimate, Job, Problem, best_witnesses
+from longshot.estimate import WITNESSES, Cost, Estimate, Job, Problem, best_witnesses
 from longshot.evaluate import Enumeration, outcomes, tokens_to_run, winners
 from longshot.inputs import as_finite, is_finite
 from longshot.methods.base import Clock, Method, register
@@ -46,7 +46,7 @@ class Exact(Method):
         clock, count = Clock(), as_finite(job.inputs, self.name).count
         walk = Enumeration(job.model, job.inputs, max(event.reach for event in job.events))
         mass, hits, ties = [0.0] * len(job.events), [0] * len(job.events), [0] * len(job.events)
-        found: list[list[tuple[torch.Tensor, torch.Tensor]]] = [[] for _ in job.events]
+        found: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in job.events]
         seen = 0
         for leaves in walk:
             won, probability = winners(job.model, leaves.activation), leaves.log_prob.exp()
@@ -54,8 +54,10 @@ class Exact(Method):
                 hit = outcomes(job.model, event, leaves.activation, leaves.go_on, won)
                 mass[i] += float((probability[hit.rows] * hit.grade).sum())
                 hits[i], ties[i] = hits[i] + len(hit.rows), ties[i] + hit.near_ties
-                likeliest = leaves.log_prob[hit.rows].argsort(descending=True)[:5]
-                found[i].append((leaves.tokens[hit.rows[likeliest]], hit.gap[likeliest]))
+                part = leaves.log_prob[hit.rows] + hit.grade.log()
+                largest = part.argsort(descending=True)[:WITNESSES]
+                rows = hit.rows[largest]
+                found[i].append((leaves.tokens[rows], hit.gap[largest], hit.grade[largest]))
             seen += len(leaves.tokens)
             job.progress(seen / count)
         macs = walk.macs + count * job.model.unembedding.numel()

@@ -104,7 +104,7 @@ class Sampler:
         self.plain_mean: Float64[Tensor, " target"] | None = None
         self.log_z: list[Tensor] = []
         self.log_weight: list[Tensor] = []
-        self.found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in job.events]
+        self.found: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in job.events]
 
     def temperature(self, scores: Scores) -> Float64[Tensor, " target"]:
         """T of each target: as it was given, or by the mean gap of the first, plain batch."""
@@ -140,10 +140,9 @@ class Sampler:
         self.log_weight.append(log_weight)
         most = min(WITNESSES, self.batch)
         for i in (grade > 0).any(1).nonzero()[:, 0].tolist():
-            hit = grade[i] > 0
-            likeliest = log_prob[i].masked_fill(~hit, -math.inf).topk(most).indices
-            kept = likeliest[hit[likeliest]]
-            self.found[i].append((tokens[i, kept], gap[i, kept]))
+            likeliest = (log_prob[i] + grade[i].log()).topk(most).indices
+            kept = likeliest[grade[i, likeliest] > 0]
+            self.found[i].append((tokens[i, kept], gap[i, kept], grade[i, kept]))
 
     def answer(self, i: int, seconds: float) -> Estimate:
         """The estimate of the i-th event from all batches so far."""

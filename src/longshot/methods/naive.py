@@ -50,7 +50,9 @@ class Naive(Method):
                     samples=n,
                     hits=hits,
                     near_ties=found.near_ties,
-                    witnesses=best_witnesses(problem, [(drawn.tokens[found.rows], found.gap)]),
+                    witnesses=best_witnesses(
+                        problem, [(drawn.tokens[found.rows], found.gap, found.grade)]
+                    ),
                     warnings=() if hits else (NO_HIT,),
                     cost=Cost(go_on.forwards, 0, go_on.macs, clock.seconds),
                     shared_cost=shared.share(n, len(drawn.tokens)),
@@ -65,7 +67,8 @@ def mean_grade(grade: Float64[Tensor, " hit"], n: int) -> dict[str, Any]:
     """The mean of n grades of which those above zero are given, its error and its interval.
 
     Grades of 0 and 1 alone are counts. Others lie between, and their mean varies no more than that
-    of counts: the interval of counts, rounded outwards, is kept.
+    of counts: the interval of counts, rounded outwards, is kept. Their own spread would give a
+    shorter one, which a few inputs of high grade that no draw met make wrong.
     """
     total = float(grade.sum())
     p = total / n

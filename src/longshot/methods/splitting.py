@@ -311,7 +311,7 @@ class SplittingRun:
             "without_a_hit": float((self.log_estimates == -math.inf).sum()),
             "levels": max(float(len(p.levels)) for p in self.populations),
         }
-        seen = [(s.tokens, s.score) for p in self.populations for s in p.found]
+        seen = [(s.tokens, s.score, s.grade) for p in self.populations for s in p.found]
         problem = Problem(self.job.model, self.job.inputs, self.event)
         return self.settings.answer(
             self.job,
