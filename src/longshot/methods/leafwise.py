@@ -92,8 +92,9 @@ class Leafwise(Method):
         pilot = SplittingRun(replace(job, budget=int(PILOT * job.budget)), Splitting())
         pilot.round(pilot.left / 1.1)
         left = job.budget - pilot.spent
-        drawn = run.draws(favoured_last(pilot, run.last), left - OTHERS * job.budget)
-        other = run.count_others(drawn, int((left - run.spent) / drawn.price))
+        law = favoured_last(pilot, run.last)
+        drawn = run.draws(law, left - OTHERS * job.budget)
+        other = run.count_others(drawn.leaves, law, int((left - run.spent) / drawn.price))
         job.progress(1.0)
         return run.answer(self, pilot, [*drawn.strata, *other])
 
@@ -125,7 +126,6 @@ class Stratum:
 class LeafDraws:
     """Draws that count, leaf by leaf, with the proposals that they come from."""
 
-    law: Float64[Tensor, " token"]
     leaves: FewLeaves
     ways: list[Scores]
     strata: list[Stratum]
@@ -170,7 +170,7 @@ class LeafRun:
         price = min(max((self.spent - before) / drawn, 1 / DEAREST), 1.0)
         left = int((end - self.spent) / (DEARER * price)) - 1
         strata = self.count(leaves, ways, self.allotted(first, left))
-        return LeafDraws(law, leaves, ways, strata, price)
+        return LeafDraws(leaves, ways, strata, price)
 
     def choose_leaves(self, law: Float64[Tensor, " token"], calls: float) -> FewLeaves:
         """The last tokens that a law favours, as many as can be climbed, the best first."""
@@ -271,9 +271,11 @@ class LeafRun:
             found[rows] = self._log_weight(drawn.leaves, drawn.ways, i, tokens[rows]) + scale
         return found
 
-    def count_others(self, drawn: LeafDraws, number: int) -> list[Stratum]:
-        """Plain inputs that end in none of the leaves, by the law of splitting's last tokens."""
-        law = drawn.law.index_fill(0, drawn.leaves.place, 0.0)
+    def count_others(
+        self, leaves: FewLeaves, law: Float64[Tensor, " token"], number: int
+    ) -> list[Stratum]:
+        """Plain inputs that end in none of the leaves, by a law of last tokens."""
+        law = law.index_fill(0, leaves.place, 0.0)
         if number <= 0 or not law.any():
             return []
         law = law / law.sum()

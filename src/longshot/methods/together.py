@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float64
@@ -37,6 +37,7 @@ from longshot.methods.splitting import FIRST_ROUND, Splitting, SplittingRun
 from longshot.numerics import effective_sample_size, log_mean, pareto_k, relative_error
 
 UNREACHED = 60.0  # log of how much more a hit that q does not reach weighs than any draw
+LEAST_REACHED = 0.05  # the smallest D that says something
 NORMAL = 1.96  # errors of a normal law in half an interval
 
 
@@ -77,12 +78,13 @@ class Hits(NamedTuple):
 
 
 def bridged(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Opinion | str:
-    """N/D from the w of independent draws, −inf for those that miss, and populations with hits."""
+    """N/D from the w of independent draws, −inf for those that miss, and populations with hits.
+
+    Of fewer than three populations nothing tells the error of D: the draws' own mean.
+    """
     m, n, hit = len(populations), len(log_w), log_w[log_w > -math.inf]
-    if m < LEAST_REPLICATES:
-        return f"Only {m} populations found the target."
-    if not len(hit):
-        return "No draw hit."
+    if m < LEAST_REPLICATES or not len(hit):
+        return of_draws(log_w)
     every = Hits(*(torch.cat(column) for column in zip(*populations, strict=True)))
     walked = every.log_w.clamp(max=float(hit.max()) + UNREACHED)
     weights = torch.full_like(hit, 1 / n), every.log_mass.softmax(0)
@@ -92,6 +94,8 @@ def bridged(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Opi
     if isinstance(of_n, str):
         return of_n
     log_d, of_d = share_reached(log_tau, populations)
+    if log_d < math.log(LEAST_REACHED):
+        return f"The draws reach only {math.exp(log_d):.1e} of what populations found."
     (down, up), (up_d, down_d) = of_n.arms, Opinion(log_d, of_d).arms  # more D is less P
     return opinion(of_n.log_probability - log_d, math.hypot(down, down_d), math.hypot(up, up_d))
 
@@ -129,12 +133,10 @@ def combined(opinions: Sequence[Opinion]) -> Opinion:
         return Opinion(largest, (min(e[0] for e in ends), max(e[1] for e in ends)))
     log_p = torch.tensor([o.log_probability for o in opinions], dtype=torch.float64)
     precision = torch.tensor([max(o.error, 1e-9) ** -2 for o in opinions], dtype=torch.float64)
-    share = (log_p + precision.log()).softmax(0).tolist()
+    share = (log_p + precision.log()).softmax(0)
     log_mean_p = float((log_p + precision.log()).logsumexp(0) - precision.log().logsumexp(0))
-    down, up = (
-        math.hypot(*(s * o.arms[side] for s, o in zip(share, opinions, strict=True)))
-        for side in (0, 1)
-    )
+    arms = torch.tensor([o.arms for o in opinions], dtype=torch.float64)
+    down, up = (share @ arms).tolist()  # as if their errors were one: populations serve both
     return opinion(log_mean_p, down, up)
 
 
@@ -166,8 +168,8 @@ class TogetherRun:
             law = favoured_last(self.splitting, self.leafwise.last)
             answer = self.answer(self.leafwise.draws(law, end - self.spent))
             yield answer
-            known = answer.standard_error is not None and answer.is_two_sided
-            if number and known and answer.standard_error <= self.wanted * answer.probability:
+            error = answer.standard_error if answer.is_two_sided else None
+            if number and error is not None and error <= self.wanted * answer.probability:
                 break
         self.job.progress(1.0)
 
@@ -186,8 +188,6 @@ class TogetherRun:
         """The estimate from all populations and the last draws."""
         alone, log_w = self.splitting.answer(), together(drawn.strata)
         measured = bridged(log_w, self.hits(drawn))
-        if isinstance(measured, str):
-            measured = of_draws(log_w)
         macs = self.splitting.macs + self.leafwise.macs
         cost = Cost(math.ceil(macs / self.job.call_macs), 0, macs, alone.cost.seconds)
         drawn_hits = int((log_w > -math.inf).sum())
@@ -198,7 +198,7 @@ class TogetherRun:
             "leafwise": math.exp(log_mean(log_w)),
             "leaves": float(len(drawn.strata)),
         }
-        found = {
+        found: dict[str, Any] = {
             "samples": alone.samples + len(log_w),
             "hits": (alone.hits or 0) + drawn_hits,
             "near_ties": alone.near_ties + int(self.leafwise.evaluator.near_ties[0]),
