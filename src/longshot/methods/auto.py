@@ -1,12 +1,13 @@
-"""The method that chooses: exact where it can be, direct where the event is common, else splitting.
+"""The method that chooses: exact or direct where it can be, else splitting and leafwise in turn.
 
 1. Inputs that can all be run within the budget are: the answer is exact.
 2. A few plain draws, which all events share, are looked at. If they show the event often enough
    that plain sampling reaches the relative error asked for within half the budget, it goes on so.
-3. Otherwise splitting, in rounds, until the relative error is reached or the budget is spent. An
-   event without a score cannot be climbed, and is sampled plainly with all that there is.
-4. What is left pays for second opinions: the extrapolation given the last token, and ITGIS. Two
-   unbiased estimates whose intervals do not meet are a warning.
+3. Otherwise splitting and leafwise together (`together.py`), in rounds, until the relative error is
+   reached or the budget is spent; splitting alone where leafwise refuses. An event without a score
+   cannot be climbed, and is sampled plainly with all that there is.
+4. What is left pays for the extrapolation given the last token and, where leafwise did not run, for
+   ITGIS. Two unbiased estimates whose intervals do not meet are a warning.
 
 All of it is charged.
 """
@@ -44,7 +45,7 @@ OPINION_CALLS = (256, 1024)
 @register
 @dataclass(frozen=True)
 class Auto(Method):
-    """Whatever answers: exact, plain sampling or splitting."""
+    """Whatever answers: exact, plain sampling, or splitting and leafwise together."""
 
     name: ClassVar[str] = "auto"
     relative_error: float = 0.3
