@@ -1,23 +1,23 @@
-"""Does `auto` answer? 32 targets of 1e-7 … 1e-4 in each of the 24 cells, no knob turned.
+"""Does `auto` answer? Targets of 1e-7 … 1e-4 in each of the 24 cells, no knob turned.
 
-`python -m benchmarks.answers FOLDER [BUDGET …]` asks, a row for each question, and goes on where it
-was stopped. `python -m benchmarks.answers FOLDER pack STORE` stores the rows: those of colon, whose
-shipped truth is too low, are judged by plain samples (`longshot truth make --inputs colon --kind
-brute --store STORE`), where these know a target to 25%. `python -m benchmarks answers` prints what
-the stored rows say. Splitting's constants were chosen on hex, camel and english; the other five
-distributions were run once. A target's own truth has noise, which is allowed for as in a study's
-coverage.
+`python -m benchmarks.answers FOLDER [BUDGET …] [--targets 32]` asks, a row for each question, and
+goes on where it was stopped: the first target of every cell, then the second. `--pack` then stores
+the rows, and `python -m benchmarks answers` prints what the stored rows say. On colon, where
+prefixes do not hold, only plain samples choose and judge, which the tables of mini-4l do not have.
+Constants were chosen on hex, camel and english; the other five distributions were run once. A
+target's own truth has noise, which is allowed for as in a study's coverage.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import lzma
 import math
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,77 +129,76 @@ def fitted_loss(rows: list[Row]) -> float:
     return statistics.mean(found) if found else math.nan
 
 
-def ask(folder: Path, method: str, budget: int) -> None:
+def ask(folder: Path, budget: int, targets: int) -> None:
     """All questions that are not answered yet, each a line of a file."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{method}-{budget}.jsonl"
-    done = set()
+    path, done = folder / f"auto-{budget}.jsonl", set()
     if path.exists():
         done = {tuple(json.loads(line)["key"]) for line in path.read_text().splitlines()}
-    for inputs_name in (*RUN_ONCE, *CHOSEN_ON):
-        for model_name in MODELS:
-            for key, question, model, inputs in questions(model_name, inputs_name):
-                if key in done:
-                    continue
-                answer = ls.estimate(model, inputs, key[2], method=method, budget=budget)
-                plain = {**answer.to_dict(), "witnesses": []}
-                line = {"key": key, "question": question, "answer": plain}
-                with path.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+    for key, truth, model, inputs in questions(targets):
+        if key not in done:
+            answer = ls.estimate(model, inputs, key[2], budget=budget)
+            plain = {**answer.to_dict(), "witnesses": []}
+            line = {"key": key, "question": (*key[:2], *truth), "answer": plain}
+            with path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
 
 
-def questions(
-    model_name: str, inputs_name: str
-) -> Iterator[tuple[tuple[str, str, int], tuple[str, str, float, float], ls.Model, ls.Inputs]]:
-    """The targets of a cell: chosen on one half of the truth and judged by the other."""
-    model = ls.load_model(model_name)
-    inputs = ls.load_inputs(inputs_name, model)
-    picked = ls.pick_targets(ls.load_truth(model, inputs), LOW, HIGH, TARGETS)
+Question = tuple[tuple[str, str, int], tuple[float, float], ls.Model, ls.Inputs]
+
+
+def questions(targets: int) -> Iterator[Question]:
+    """The targets of all cells in turn: chosen on one half of the truth and judged by the other."""
+    cells = [
+        list(cell_questions(ls.load_model(model), inputs, targets))
+        for inputs in (*CHOSEN_ON, *RUN_ONCE)
+        for model in MODELS
+    ]
+    for turn in zip_longest(*cells):
+        yield from (question for question in turn if question is not None)
+
+
+def cell_questions(model: ls.Model, name: str, targets: int) -> Iterator[Question]:
+    """The targets of a cell with what half B says of them."""
+    inputs = ls.load_inputs(name, model)
+    truth = ls.load_truth(model, inputs)
+    if name == "colon":
+        if "brute" not in truth.tallies:
+            return
+        truth = plain_part(truth)
+    picked = ls.pick_targets(truth, LOW, HIGH, targets)
     for token in picked.tokens:
-        judge = picked.judge
-        p, error = float(judge.probability[token]), float(judge.standard_error[token])
+        p, error = (
+            float(each[token]) for each in (picked.judge.probability, picked.judge.standard_error)
+        )
         if p > 0:
-            yield (
-                (model_name, inputs_name, token),
-                (model_name, inputs_name, p, error),
-                model,
-                inputs,
-            )
+            yield (model.name, name, token), (p, error), model, inputs
 
 
-def pack(folder: Path, store: Path) -> None:
-    """Store all rows, those of colon with the truth of plain samples."""
-    truths = {name: plain_truth(name, store) for name in MODELS}
+def plain_part(truth: ls.Truth) -> ls.Truth:
+    """What the plain samples alone say."""
+    halves = tuple(plain_part(half) for half in truth.halves)
+    return ls.Truth(truth.cell, {"brute": truth.tallies["brute"]}, halves)
+
+
+def pack(folder: Path) -> None:
+    """Store all rows."""
     STORED.parent.mkdir(parents=True, exist_ok=True)
     with lzma.open(STORED, "wt") as file:
         for path in sorted(folder.glob("*.jsonl")):
-            for line in path.read_text().splitlines():
-                row = json.loads(line)
-                model, inputs, token = row["key"]
-                if inputs == "colon":
-                    truth = truths[model]
-                    if truth is None:
-                        continue
-                    p, error = float(truth.probability[token]), float(truth.standard_error[token])
-                    if not 0 < error <= p / 4:
-                        continue
-                    row["question"] = (model, inputs, p, error)
-                file.write(json.dumps(row) + "\n")
-
-
-def plain_truth(model_name: str, store: Path) -> ls.Truth | None:
-    """What plain samples say, None where none are stored."""
-    model = ls.load_model(model_name)
-    try:
-        return ls.load_truth(model, ls.load_inputs("colon", model), store)
-    except ls.LongshotError:
-        return None
+            file.write(path.read_text())
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if sys.argv[2:3] == ["pack"]:
-        pack(Path(sys.argv[1]), Path(sys.argv[3]))
-        sys.exit()
-    for asked in sys.argv[2:] or [str(2**16), str(2**14), str(2**12)]:
-        ask(Path(sys.argv[1]), "auto", int(asked))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.answers")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("budgets", type=int, nargs="*", default=[2**16, 2**14, 2**12])
+    parser.add_argument("--targets", type=int, default=TARGETS)
+    parser.add_argument("--pack", action="store_true")
+    asked = parser.parse_args()
+    if asked.pack:
+        pack(asked.folder)
+    else:
+        for budget in asked.budgets:
+            ask(asked.folder, budget, asked.targets)

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float64, Int64
 from torch import Tensor
 from torch.nn import functional
 
@@ -301,10 +300,7 @@ WITNESSES = 5
 
 def best_witnesses(
     problem: Problem,
-    found: Sequence[
-        tuple[Int64[Tensor, "_ _"], Float64[Tensor, " _"]]
-        | tuple[Int64[Tensor, "_ _"], Float64[Tensor, " _"], Float64[Tensor, " _"]]
-    ],
+    found: Sequence[tuple[Tensor, ...]],
 ) -> tuple[Witness, ...]:
     """A few distinct inputs that produce the target, those that do so most often first.
 

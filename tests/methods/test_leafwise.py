@@ -53,7 +53,8 @@ def test_strata_add_up_to_the_whole(places: tuple[int, ...]) -> None:
         run = run_of(problem, seed=seed)
         leaves = leaves_of(run, *places)
         ways = run.climb(leaves, 256.0)
-        parts = run.count(leaves, ways, [60] * len(places)) + run.count_others(leaves, 60)
+        others = run.count_others(leaves, run.last.probabilities, 60)
+        parts = run.count(leaves, ways, [60] * len(places)) + others
         means.append(sum(float(part.log_value.exp().mean()) for part in parts))
     mean, spread = torch.tensor(means).mean(), torch.tensor(means).std() / math.sqrt(len(means))
     assert abs(float(mean - problem.exact(RARE))) < 3.5 * float(spread)
@@ -61,7 +62,9 @@ def test_strata_add_up_to_the_whole(places: tuple[int, ...]) -> None:
 
 def test_weights_that_forget_the_tilt_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control: draws that are counted as if they were plain hit too often."""
-    monkeypatch.setattr(leafwise, "log_tilt", lambda _, tilts, tokens: torch.zeros(len(tokens)))
+    monkeypatch.setattr(
+        leafwise, "log_tilt", lambda _, tilts, tokens: torch.zeros(len(tokens), dtype=torch.float64)
+    )
     problem, found = enumerated(6), []
     every = tuple(range(run_of(problem).last.size))
     for seed in range(40):

@@ -1,12 +1,13 @@
-"""The method that chooses: exact where it can be, direct where the event is common, else splitting.
+"""The method that chooses: exact or direct where it can be, else splitting and leafwise in turn.
 
 1. Inputs that can all be run within the budget are: the answer is exact.
 2. A few plain draws, which all events share, are looked at. If they show the event often enough
    that plain sampling reaches the relative error asked for within half the budget, it goes on so.
-3. Otherwise splitting, in rounds, until the relative error is reached or the budget is spent. An
-   event without a score cannot be climbed, and is sampled plainly with all that there is.
-4. What is left pays for second opinions: the extrapolation given the last token, and ITGIS. Two
-   unbiased estimates whose intervals do not meet are a warning.
+3. Otherwise splitting and leafwise together (`together.py`), in rounds, until the relative error is
+   reached or the budget is spent; splitting alone where leafwise refuses. An event without a score
+   cannot be climbed, and is sampled plainly with all that there is.
+4. What is left pays for the extrapolation given the last token and, where leafwise did not run, for
+   ITGIS. Two unbiased estimates whose intervals do not meet are a warning.
 
 All of it is charged.
 """
@@ -29,8 +30,10 @@ from longshot.methods.base import NO_HIT, Clock, Method, register, require_posit
 from longshot.methods.exact import Exact, exact_calls
 from longshot.methods.given_last import GivenLast
 from longshot.methods.itgis import ITGIS
+from longshot.methods.leafwise import Leafwise
 from longshot.methods.naive import mean_grade
 from longshot.methods.splitting import Splitting
+from longshot.methods.together import TogetherRun
 
 LOOK = (64, 1024)  # the fewest and the most plain draws that are looked at first
 LOOK_SHARE = 1 / 64  # of the budget
@@ -42,7 +45,7 @@ OPINION_CALLS = (256, 1024)
 @register
 @dataclass(frozen=True)
 class Auto(Method):
-    """Whatever answers: exact, plain sampling or splitting."""
+    """Whatever answers: exact, plain sampling, or splitting and leafwise together."""
 
     name: ClassVar[str] = "auto"
     relative_error: float = 0.3
@@ -81,12 +84,17 @@ class Auto(Method):
         if often:
             yield from self._direct(replace(job), look, f"{why}, so plain sampling went on.")
             return
+        both, rounds = _can_tilt(rest), splitting.rounds(rest)
+        if both:
+            rounds = TogetherRun(rest, self.relative_error).rounds()
+        went = "splitting and leafwise" if both else "splitting"
         answer: Estimate | None = None
-        for found in splitting.rounds(rest):
-            answer = self._named(job, found, look, f"{why}, so splitting went on.")
+        for found in rounds:
+            answer = self._named(job, found, look, f"{why}, so {went} went on.")
             yield answer
         assert answer is not None
-        yield self._with_opinions(job, answer, look.interval(event))
+        others = (GivenLast(),) if both else (GivenLast(), ITGIS())
+        yield self._with_opinions(job, answer, look.interval(event), others)
 
     def _direct(self, job: Job, look: PlainDraws, explanation: str) -> Iterator[Estimate]:
         """Plain sampling until there are hits enough, each round as large as all before it."""
@@ -123,11 +131,13 @@ class Auto(Method):
             job.progress(n / most)
         job.progress(1.0)
 
-    def _with_opinions(self, job: Job, answer: Estimate, plain: Interval) -> Estimate:
+    def _with_opinions(
+        self, job: Job, answer: Estimate, plain: Interval, asked_too: tuple[Method, ...]
+    ) -> Estimate:
         """The answer after others were asked, with a warning where one of them disagrees."""
         spent, statistics, others = answer.cost, dict(answer.statistics), {"naive": plain}
         calls = int(min(max(OPINION * spent.forwards, OPINION_CALLS[0]), OPINION_CALLS[1]))
-        for other in (GivenLast(), ITGIS()):
+        for other in asked_too:
             asked = replace(job, budget=calls, progress=lambda share: None)
             if spent.forwards + 4 * calls > job.budget:  # a gradient costs more than a call
                 break
@@ -170,6 +180,15 @@ def _look(job: Job) -> int:
     """How many plain draws are looked at first."""
     steps = max(event.steps for event in job.events)
     return max(1, min(max(int(LOOK_SHARE * job.budget), LOOK[0]), LOOK[1], job.budget // steps))
+
+
+def _can_tilt(job: Job) -> bool:
+    """Whether leafwise can answer."""
+    try:
+        Leafwise().check(job)
+    except LongshotError:
+        return False
+    return True
 
 
 def _is_enumerable(job: Job) -> bool:

@@ -47,7 +47,7 @@ from longshot.inputs import (
     tilted,
     token_scores,
 )
-from longshot.intervals import fields_of, of_weighted_draws, upper_bound
+from longshot.intervals import fields_of, of_weighted_draws
 from longshot.methods.base import NEVER_FOUND, Clock, Method, Need, register
 from longshot.methods.splitting import Splitting, SplittingRun
 from longshot.numerics import effective_sample_size, log_mean, pareto_k, relative_error
@@ -56,14 +56,15 @@ from longshot.numerics import effective_sample_size, log_mean, pareto_k, relativ
 WAYS = (0.7, 0.5, 0.3)  # to the boundary, of the products of each mixture
 CLIMB = 0.6  # and where the gradients are taken
 ENDS = (0.05, 20.0)  # of the temperature
-MOST_LEAVES = 8
-BATCHES, BATCH = 8, 64  # with gradients, of each leaf at most
+MOST_LEAVES = 32
+BATCHES, BATCH = 8, (8, 64)  # with gradients, of each leaf; the first, and the others at most
 GRADIENT = 3.5  # what one costs, in calls, at most
 KEPT = 0.9  # of the running sum of gradients from batch to batch
-SHARES = (0.25, 0.25, 0.1, 0.1)  # of the budget: splitting, climbing, a first look, other leaves
+PILOT, OTHERS = 0.25, 0.1  # the shares of the budget for splitting and for other leaves
+CLIMBING, LOOK = 0.4, 0.15  # the shares of what leaves cost for gradients and for a first look
 DEARER = 1.35  # a draw that counts than one of the first look, where more of them hit
 DEAREST = 4  # draws for a call, at most: one that misses is not unembedded whole
-FEWEST = 0.02  # the share of the draws that every leaf gets
+EVEN = 0.2  # the share of the draws that all leaves have alike
 ROWS = 2048
 LEAST = 512  # calls
 
@@ -88,17 +89,19 @@ class Leafwise(Method):
 
     def _estimate(self, job: Job, event: Event) -> Estimate:
         run = LeafRun(job, event, job.generator(self.name, event))
-        leaves = run.choose_leaves(SHARES[0] * job.budget)
-        scores = run.climb(leaves, SHARES[1] * job.budget)
-        before = run.spent
-        first = run.count(leaves, scores, run.even(leaves, SHARES[2] * job.budget))
-        drawn = sum(len(stratum.log_value) for stratum in first)
-        price = min(max((run.spent - before) / drawn, 1 / DEAREST), 1.0)
-        other = run.count_others(leaves, int(SHARES[3] * job.budget / price))
-        left = int((job.budget - run.spent) / (DEARER * price)) - 1
-        parts = run.count(leaves, scores, run.allotted(first, left))
+        pilot = SplittingRun(replace(job, budget=int(PILOT * job.budget)), Splitting())
+        pilot.round(pilot.left / 1.1)
+        left = job.budget - pilot.spent
+        law = favoured_last(pilot, run.last)
+        drawn = run.draws(law, left - OTHERS * job.budget)
+        other = run.count_others(drawn.leaves, law, int((left - run.spent) / drawn.price))
         job.progress(1.0)
-        return run.answer(self, [*parts, *other])
+        return run.answer(self, pilot, [*drawn.strata, *other])
+
+
+def favoured_last(run: SplittingRun, last: TokenDistribution) -> Float64[Tensor, " token"]:
+    """How much a run of splitting has come to favour each last token."""
+    return run.law.last.probabilities if isinstance(run.law, ChangedInputs) else last.probabilities
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,17 @@ class Stratum:
     score: Float64[Tensor, " draw"]
 
 
+@dataclass(frozen=True)
+class LeafDraws:
+    """Draws that count, leaf by leaf, with the proposals that they come from."""
+
+    leaves: FewLeaves
+    ways: list[Scores]
+    strata: list[Stratum]
+    price: float
+    """Of a draw that mostly misses, in calls."""
+
+
 class LeafRun:
     """The stages of one event, and what they took."""
 
@@ -134,30 +148,34 @@ class LeafRun:
         embedding = job.model.embedding
         supports = [group.distribution.support for group in self.before.groups]
         self.rows = [embedding[s.to(embedding.device)].double() for s in supports]
-        self.pilot_macs = self.score_macs = 0
-        self.law, self.bound = self.last.probabilities, (0.0, 1.0)
+        self.score_macs = 0
 
     @property
     def macs(self) -> int:
-        return self.evaluator.cost(0).macs + self.pilot_macs + self.score_macs
+        return self.evaluator.cost(0).macs + self.score_macs
 
     @property
     def spent(self) -> float:
         """What was spent so far, in calls."""
         return self.macs / self.job.call_macs
 
-    def choose_leaves(self, calls: float) -> FewLeaves:
-        """The last tokens that a round of splitting came to favour, the most favoured first."""
-        pilot = SplittingRun(replace(self.job, budget=int(calls)), Splitting())
-        pilot.round(pilot.left / 1.1)
-        self.pilot_macs = int(pilot.spent * self.job.call_macs)
-        self.bound = upper_bound(
-            pilot.starts, pilot.starts_that_hit, log_largest_weight=pilot.log_largest_weight
-        )
-        if isinstance(pilot.law, ChangedInputs):
-            self.law = pilot.law.last.probabilities
-        favoured = self.law.masked_fill(self.law < self.last.probabilities, 0.0)
-        room = int(SHARES[1] * self.job.budget / (GRADIENT * BATCHES * BATCH))
+    def draws(self, law: Float64[Tensor, " token"], calls: float) -> LeafDraws:
+        """Climb, look, and draw what counts: some calls for the leaves that a law favours."""
+        end = self.spent + calls
+        leaves = self.choose_leaves(law, CLIMBING * calls)
+        ways = self.climb(leaves, CLIMBING * calls)
+        before = self.spent
+        first = self.count(leaves, ways, self.even(leaves, LOOK * calls))
+        drawn = sum(len(stratum.log_value) for stratum in first)
+        price = min(max((self.spent - before) / drawn, 1 / DEAREST), 1.0)
+        left = int((end - self.spent) / (DEARER * price)) - 1
+        strata = self.count(leaves, ways, self.allotted(first, left))
+        return LeafDraws(leaves, ways, strata, price)
+
+    def choose_leaves(self, law: Float64[Tensor, " token"], calls: float) -> FewLeaves:
+        """The last tokens that a law favours, as many as can be climbed, the best first."""
+        favoured = law.masked_fill(law < self.last.probabilities, 0.0)
+        room = int(calls / (GRADIENT * BATCHES * BATCH[0]))
         most = min(max(room, 1), MOST_LEAVES, max(int((favoured > 0).sum()), 1))
         place = favoured.topk(most).indices
         return FewLeaves(place, self.last.support[place], self.last.log_probs[place])
@@ -165,11 +183,11 @@ class LeafRun:
     def climb(self, leaves: FewLeaves, calls: float) -> list[Scores]:
         """s/T of every leaf for each way to the boundary, from gradients at tilted inputs."""
         n, width = len(leaves.place), self.job.model.embedding.shape[1]
-        batch = int(min(calls / (GRADIENT * BATCHES * n), BATCH)) // GRAIN * GRAIN or GRAIN
         shape, device = (n, self.inputs.length, width), self.job.model.embedding.device
         total, weight = torch.zeros(shape, dtype=torch.float64, device=device), 0.0
         gap = torch.zeros(n, dtype=torch.float64)  # given each leaf, on average
-        scores = self._scores(total)
+        scores, before = self._scores(total), self.spent
+        batch = int(min(calls / (GRADIENT * BATCHES * n), BATCH[0])) // GRAIN * GRAIN or GRAIN
         for step in range(BATCHES):
             tokens, _ = self._draw(leaves, self._tilt(scores, gap, CLIMB), batch)
             rows = tokens.flatten(0, 1)
@@ -180,6 +198,9 @@ class LeafRun:
             total, weight = slope + KEPT * total, 1 + KEPT * weight
             if not step:
                 gap = found.score.double().cpu().view(n, batch).mean(1)
+                price = (self.spent - before) / batch  # of a gradient for every leaf
+                room = (calls - self.spent + before) / (price * (BATCHES - 1))
+                batch = int(min(room, BATCH[1])) // GRAIN * GRAIN or GRAIN
             scores = self._scores(total / weight)
         return [self._tilt(scores, gap, way) for way in WAYS]
 
@@ -216,8 +237,8 @@ class LeafRun:
         share = torch.full((len(first),), 1 / len(first), dtype=torch.float64)
         if largest > -math.inf:
             spread = torch.stack([(v - largest).exp().std() for v in log_value])
-            share = (spread / spread.sum().clamp(min=1e-300)).clamp(min=FEWEST)
-            share /= share.sum()
+            root = spread.sqrt()  # evener than the spread, which a look of a few draws misjudges
+            share = EVEN * share + (1 - EVEN) * root / root.sum().clamp(min=1e-300)
         return [max(int(s * calls), len(WAYS)) for s in share.tolist()]
 
     def count(self, leaves: FewLeaves, ways: list[Scores], numbers: list[int]) -> list[Stratum]:
@@ -227,15 +248,35 @@ class LeafRun:
             one = FewLeaves(*(each[i : i + 1] for each in vars(leaves).values()))
             tilts = [[s[i : i + 1] for s in scores] for scores in ways]
             tokens = torch.cat([self._draw(one, t, number // len(ways))[0][0] for t in tilts])
-            log_ratio = torch.stack([log_tilt(self.before, t, tokens) for t in tilts])
-            log_weight = math.log(len(ways)) - log_ratio.logsumexp(0)
-            found.append(self._stratum(tokens, log_weight + one.log_prob))
+            found.append(self._stratum(tokens, self._log_weight(leaves, ways, i, tokens)))
         return found
 
-    def count_others(self, leaves: FewLeaves, number: int) -> list[Stratum]:
-        """Plain inputs that end in none of the leaves, by the law of splitting's last tokens."""
-        law = self.law.index_fill(0, leaves.place, 0.0)
-        if not number or not law.any():
+    def _log_weight(
+        self, leaves: FewLeaves, ways: list[Scores], i: int, tokens: Int64[Tensor, "draw position"]
+    ) -> Float64[Tensor, " draw"]:
+        """log of p(y)·p/q_y of inputs that end in leaf i."""
+        tilts = [[s[i : i + 1] for s in scores] for scores in ways]
+        log_ratio = torch.stack([log_tilt(self.before, t, tokens) for t in tilts])
+        return math.log(len(ways)) - log_ratio.logsumexp(0) + leaves.log_prob[i]
+
+    def log_weights(
+        self, drawn: LeafDraws, tokens: Int64[Tensor, "row position"]
+    ) -> Float64[Tensor, " row"]:
+        """log of p/q of any inputs, q the law of all draws together; inf where none could be."""
+        found = torch.full((len(tokens),), math.inf, dtype=torch.float64)
+        n = sum(len(stratum.log_value) for stratum in drawn.strata)
+        for i, stratum in enumerate(drawn.strata):
+            rows = (tokens[:, self.k] == drawn.leaves.token[i]).nonzero()[:, 0]
+            scale = math.log(n / len(stratum.log_value))
+            found[rows] = self._log_weight(drawn.leaves, drawn.ways, i, tokens[rows]) + scale
+        return found
+
+    def count_others(
+        self, leaves: FewLeaves, law: Float64[Tensor, " token"], number: int
+    ) -> list[Stratum]:
+        """Plain inputs that end in none of the leaves, by a law of last tokens."""
+        law = law.index_fill(0, leaves.place, 0.0)
+        if number <= 0 or not law.any():
             return []
         law = law / law.sum()
         place = torch.multinomial(law, number, replacement=True, generator=self.generator)
@@ -251,33 +292,41 @@ class LeafRun:
         grade, score = (torch.cat(column) for column in zip(*decided, strict=True))
         return Stratum(tokens, log_weight + grade.log(), score)
 
-    def answer(self, method: Leafwise, strata: list[Stratum]) -> Estimate:
+    def answer(self, method: Leafwise, pilot: SplittingRun, strata: list[Stratum]) -> Estimate:
         """The strata's means together, as one mean of draws that are weighted by their stratum."""
-        n = sum(len(stratum.log_value) for stratum in strata)
-        scaled = [s.log_value + math.log(n / len(s.log_value)) for s in strata]
-        log_z = torch.cat(scaled)
+        job, log_z = self.job, together(strata)
         hit = log_z > -math.inf
         log_p, error = min(log_mean(log_z), 0.0), relative_error(log_z)
         size, k = effective_sample_size(log_z), pareto_k(log_z[hit])
-        found = [
-            (s.tokens[hits], s.score[hits])
-            for s in strata
-            if len(hits := (s.log_value > -math.inf).nonzero()[:, 0])
-        ]
-        job = self.job
+        macs = self.macs + pilot.macs
         return method.answer(
             job,
             self.event,
             log_probability=log_p,
             standard_error=None if error is None else error * math.exp(log_p),
-            **fields_of(of_weighted_draws(log_p, error, size, k), self.bound),
-            samples=n,
+            **fields_of(of_weighted_draws(log_p, error, size, k), pilot.bound),
+            samples=len(log_z),
             hits=int(hit.sum()),
             effective_sample_size=size,
             pareto_k=k,
             near_ties=int(self.evaluator.near_ties[0]),
-            witnesses=best_witnesses(Problem(job.model, job.inputs, self.event), found),
+            witnesses=best_witnesses(Problem(job.model, job.inputs, self.event), hits_of(strata)),
             statistics={"leaves": float(len(strata))},
             warnings=() if hit.any() else (NEVER_FOUND,),
-            cost=Cost(math.ceil(self.spent), 0, self.macs, self.clock.seconds),
+            cost=Cost(math.ceil(macs / job.call_macs), 0, macs, self.clock.seconds),
         )
+
+
+def together(strata: list[Stratum]) -> Float64[Tensor, " draw"]:
+    """Values whose mean is the sum of the strata's means."""
+    n = sum(len(stratum.log_value) for stratum in strata)
+    return torch.cat([s.log_value + math.log(n / len(s.log_value)) for s in strata])
+
+
+def hits_of(strata: list[Stratum]) -> list[tuple[Tensor, Tensor]]:
+    """The draws that hit, with their scores."""
+    return [
+        (s.tokens[hits], s.score[hits])
+        for s in strata
+        if len(hits := (s.log_value > -math.inf).nonzero()[:, 0])
+    ]

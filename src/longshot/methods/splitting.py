@@ -47,7 +47,7 @@ from torch import Tensor
 from longshot.errors import LongshotError
 from longshot.estimate import Cost, Estimate, Job, Problem, Round, best_witnesses
 from longshot.evaluate import Evaluator, Tails
-from longshot.intervals import fields_of, of_replicates, upper_bound
+from longshot.intervals import Interval, fields_of, of_replicates, upper_bound
 from longshot.methods.base import Clock, Method, Need, register, require_positive
 from longshot.methods.last_token import pilot
 from longshot.methods.populations import REACH, Chains, Population, States, draw_evenly
@@ -134,9 +134,13 @@ class SplittingRun:
         self.trace: list[Round] = []
 
     @property
+    def macs(self) -> int:
+        return self.evaluator.cost(0).macs + self.pilot_macs
+
+    @property
     def spent(self) -> float:
         """What was spent so far, in calls."""
-        return (self.evaluator.cost(0).macs + self.pilot_macs) / self.job.call_macs
+        return self.macs / self.job.call_macs
 
     @property
     def left(self) -> float:
@@ -288,6 +292,18 @@ class SplittingRun:
         """The populations together, each counting by its calls."""
         return Replicates.of(self.log_estimates, torch.tensor(self.calls, dtype=torch.float64))
 
+    @property
+    def bound(self) -> Interval:
+        """What the starts alone support."""
+        return upper_bound(
+            self.starts, self.starts_that_hit, log_largest_weight=self.log_largest_weight
+        )
+
+    @property
+    def hits(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """The inputs that hit, with their scores and grades."""
+        return [(s.tokens, s.score, s.grade) for p in self.populations for s in p.found]
+
     def answer(self) -> Estimate:
         """The estimate from all populations so far."""
         mean = self.mean
@@ -298,10 +314,7 @@ class SplittingRun:
                 f"more calls than {self.job.budget} would tell."
             )
         hits = sum(population.hits for population in self.populations)
-        bound = upper_bound(
-            self.starts, self.starts_that_hit, log_largest_weight=self.log_largest_weight
-        )
-        fields = fields_of(found, bound)
+        fields = fields_of(found, self.bound)
         error = mean.relative_error
         forwards = math.ceil(self.spent)
         log_p = min(mean.log_mean, 0.0)
@@ -311,7 +324,6 @@ class SplittingRun:
             "without_a_hit": float((self.log_estimates == -math.inf).sum()),
             "levels": max(float(len(p.levels)) for p in self.populations),
         }
-        seen = [(s.tokens, s.score, s.grade) for p in self.populations for s in p.found]
         problem = Problem(self.job.model, self.job.inputs, self.event)
         return self.settings.answer(
             self.job,
@@ -324,11 +336,9 @@ class SplittingRun:
             effective_sample_size=1 / error**2 if error else None,
             acceptance_rate=self.accepted / self.tried if self.tried else None,
             near_ties=int(self.evaluator.near_ties[0]),
-            witnesses=best_witnesses(problem, seen),
+            witnesses=best_witnesses(problem, self.hits),
             statistics=statistics,
             warnings=() if hits else (NOT_REACHED,),
-            cost=Cost(
-                forwards, 0, self.evaluator.cost(0).macs + self.pilot_macs, self.clock.seconds
-            ),
+            cost=Cost(forwards, 0, self.macs, self.clock.seconds),
             trace=tuple(self.trace),
         )
