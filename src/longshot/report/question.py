@@ -142,7 +142,7 @@ def _interval(answer: Estimate) -> str:
         reason = (answer.no_interval or "No sample hit.").rstrip(".")
         return f"{known}: {reason[:1].lower()}{reason[1:]}."
     low, high = (power_of_ten(end, 2) if end > 0 else "0" for end in answer.interval)
-    return f"95% interval {low} … {high}"
+    return f"95% interval {low} … {high}."
 
 
 def _facts(answer: Estimate) -> str:
@@ -162,6 +162,7 @@ def _facts(answer: Estimate) -> str:
         "cost": f"{spent.forwards:,} forwards, {spent.backwards:,} backwards, "
         f"{power_of_ten(spent.macs)} multiply-accumulates, "
         f"{spent.seconds:.2g} s",
+        "how": answer.explanation or None,
     }
     return "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
