@@ -1,11 +1,13 @@
 """ITGIS and MHIS against the paper's pseudo-code, per step, and where our time goes.
 
-Both run on the same model, inputs and targets. A step of ours serves one target or sixteen; the
-ratio is per target. At the paper's shape the model has random weights: speed does not depend on
-them, and hits are as rare as in the paper.
+Both run on the same model, inputs and targets, and climb the logit at T = 1 as the pseudo-code
+does; a second row is of ITGIS with its own settings, which climbs the gap and so meets the whole
+vocabulary at each call. A step of ours serves one target or sixteen; the ratio is per target, of
+the least processor time of either in several turns. At the paper's shape the model has random
+weights: speed does not depend on them, and hits are as rare as in the paper.
 
-On a small model half of the literal version's time is page faults of its one-hots. An allocator
-that keeps what is freed takes them away, and with them half of the ratio: the second table.
+On a small model much of the literal version's time is page faults of its one-hots. An allocator
+that keeps what is freed takes them away, and with them a good part of the ratio: the second table.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.literal import LiteralITGIS, LiteralMHIS
-from benchmarks.timing import compare
+from benchmarks.timing import compare_least
 from longshot.estimate import Job
 from longshot.events import TokenIs
 from longshot.inputs import CATALOGUE, ProductInputs, TokenDistribution, load_inputs
@@ -35,7 +37,8 @@ from longshot.models import Model, load_model
 from longshot.models.gelu import GeluConfig, GeluTransformer
 
 KEPT = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
-PAIRS = {"paper": 3, "mini-4l": 25}  # steps there take half a minute, here less than a second
+TURNS = {"paper": 2, "mini-4l": 25}  # steps there take half a minute, here less than a second
+PAPER = ITGIS(temperature=1.0, score="logit")
 Shape = tuple[str, Callable[[], tuple[Model, ProductInputs]], int, int]
 
 
@@ -61,38 +64,35 @@ def mini_shape(name: str = "camel") -> tuple[Model, ProductInputs]:
 
 
 def main(console: Console) -> None:
-    """The speed table: literal over ours, per step and target, the median of several pairs."""
+    """The speed table: literal over ours, per step and target."""
     table = Table(title="Times faster than the paper's pseudo-code, per step and target")
-    for heading in ("method", "shape", "targets", "literal", "ours, a target", "ratio", "floor"):
+    for heading in ("method", "shape", "targets", "literal", "ours, a target", "ratio", "bar"):
         table.add_column(heading, justify="right")
-    floors = {
-        ("itgis", "paper", 1): 300, ("mhis", "paper", 1): 250,
-        ("itgis", "mini-4l", 1): 10, ("itgis", "mini-4l", 16): 15,
-        ("mhis", "mini-4l", 1): 6, ("mhis", "mini-4l", 16): 20,
-    }  # fmt: skip
-    for shape, make, batch, chains in (
-        ("mini-4l", mini_shape, 64, 8),
-        ("paper", paper_shape, 256, 32),
-    ):
-        model, inputs = make()
-        for name, targets in (("itgis", 1), ("itgis", 16), ("mhis", 1), ("mhis", 16)):
-            floor = floors.get((name, shape, targets))
-            if floor is None:
-                continue
-            literal, ours, steps = steppers(name, model, inputs, targets, batch, chains)
-            measured = compare(literal, ours, pairs=PAIRS[shape])
-            ratio = measured.ratio * targets * steps
-            table.add_row(
-                name, shape, str(targets), f"{measured.slow_seconds * 1e3:.0f} ms",
-                f"{measured.fast_seconds / targets / steps * 1e3:.1f} ms", f"{ratio:.1f}",
-                f"≥ {floor} {'met' if ratio >= floor else 'MISSED'}",
-            )  # fmt: skip
+    rows: tuple[tuple[str, Shape, int, int | None], ...] = (
+        ("itgis", MINI, 1, 10), ("itgis", MINI, 16, 15), ("mhis", MINI, 1, 6),
+        ("mhis", MINI, 16, 20), ("itgis by default", MINI, 1, None),
+        ("itgis by default", MINI, 16, None), ("itgis", PAPERS, 1, 300), ("mhis", PAPERS, 1, 250),
+        ("itgis by default", PAPERS, 1, None),
+    )  # fmt: skip
+    for name, (shape, make, batch, chains), targets, bar in rows:
+        literal, ours, steps = steppers(name, *make(), targets, batch, chains)
+        measured = compare_least(literal, ours, turns=TURNS[shape])
+        ratio = measured.ratio * targets * steps
+        table.add_row(
+            name, shape, str(targets), f"{measured.slow_seconds * 1e3:.0f} ms",
+            f"{measured.fast_seconds / targets / steps * 1e3:.1f} ms", f"{ratio:.1f}",
+            "" if bar is None else f"≥ {bar} {'met' if ratio >= bar else 'MISSED'}",
+        )  # fmt: skip
     console.print(table)
     console.print(f"Allocator: {allocator()}")
     arithmetic(console)
     by_inputs(console)
     peak = float(alone("memory_run", {}))  # where the literal version does not count
     console.print(f"Peak memory of ITGIS at the paper's shape, batch 256: {peak:.2f} GB")
+
+
+MINI: Shape = ("mini-4l", mini_shape, 64, 8)
+PAPERS: Shape = ("paper", paper_shape, 256, 32)
 
 
 def allocator() -> str:
@@ -118,7 +118,7 @@ def arithmetic(console: Console) -> None:
 
 def by_inputs(console: Console) -> None:
     """ITGIS with 16 targets on all inputs, as memory is by default and where it is kept."""
-    table = Table(title="ITGIS on mini-4l, 16 targets: times faster, by inputs")
+    table = Table(title="ITGIS by default on mini-4l, 16 targets: times faster, by inputs")
     for heading in ("inputs", "by default", "where freed memory is kept"):
         table.add_column(heading, justify="right")
     columns = [alone("itgis_run", environment).split() for environment in ({}, KEPT)]
@@ -131,8 +131,8 @@ def itgis_run() -> None:
     """Prints a ratio for each of the inputs."""
     torch.set_num_threads(1)
     for name in CATALOGUE:
-        literal, ours, _ = steppers("itgis", *mini_shape(name), 16, 64, 8)
-        print(f"{16 * compare(literal, ours, pairs=7).ratio:.1f}")
+        literal, ours, _ = steppers("itgis by default", *mini_shape(name), 16, 64, 8)
+        print(f"{16 * compare_least(literal, ours, turns=7).ratio:.1f}")
 
 
 def steppers(
@@ -144,9 +144,9 @@ def steppers(
     """
     events = tuple(TokenIs(100 + 7 * i) for i in range(targets))
     job = Job(model, inputs, events, budget=1)
-    if name == "itgis":
+    if name != "mhis":
         literal = LiteralITGIS(model, inputs, events[0].members[0], 1.0, batch)
-        run = Sampler(job, ITGIS(), batch)
+        run = Sampler(job, PAPER if name == "itgis" else ITGIS(), batch)
         return literal.step, run.step, 1
     walker = LiteralMHIS(model, inputs, events[0].members[0], 1.0, chains)
     walk = Walk(job, MHIS(), chains)

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.__main__ import registered, run
 from benchmarks.literal import LiteralMHIS, gradient_of
-from benchmarks.timing import compare
+from benchmarks.timing import compare, compare_least
 from longshot.errors import LongshotError
 from longshot.inputs import ProductInputs, TokenDistribution
 from tests.toys import toy_model
@@ -23,6 +23,17 @@ def test_the_ratio_is_of_slow_to_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.timing.time.perf_counter", lambda: now[0])
     measured = compare(lambda: takes(8.0), lambda: takes(2.0), pairs=5)
     assert (measured.ratio, measured.slow_seconds, measured.fast_seconds) == (4, 8, 2)
+
+
+def test_the_least_turn_of_each_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slow, fast = [0.0], iter([9.0, 8.0, 6.0, 9.0]), iter([9.0, 2.0, 5.0, 4.0])
+
+    def takes(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr("benchmarks.timing.time.process_time", lambda: now[0])
+    measured = compare_least(lambda: takes(next(slow)), lambda: takes(next(fast)), turns=3)
+    assert (measured.ratio, measured.slow_seconds, measured.fast_seconds) == (3, 6, 2)
 
 
 def test_functions_take_turns_after_one_warm_up() -> None:

@@ -87,3 +87,14 @@ def test_whatever_ray_says_when_it_cannot_start_is_a_sentence(
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(LongshotError, match=r"could not be started here: .* during startup\.$"):
         list(RayEngine(2).map(complain, [1]))
+
+
+def test_a_place_that_ray_cannot_use_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "missing"))
+    with pytest.raises(LongshotError, match=r"could not be started here: No such file"):
+        list(RayEngine(2).map(complain, [1]))

@@ -19,6 +19,7 @@ def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, 
         (folder / "study.toml").read_text().replace(str(prepared), str(folder))
     )
     run(command.arguments(folder))  # what it imports is then shared by all that are forked
+    _clear(folder)
     code, printed, points = with_fault(command, folder, None, "")
     assert code == 0, printed
     expected = command.data(folder)
@@ -28,8 +29,7 @@ def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, 
     for at in sorted(draw.sample(numbers, min(most or len(numbers), len(numbers)))):
         fault = draw.choice(FAULTS) if most else FAULTS[(at + seed) % len(FAULTS)]
         where = f"{name}, point {at} ({points[at - 1]}), {fault}"
-        for left in ("made", "run", "pages", "out"):  # a report was there before
-            shutil.rmtree(folder / left, ignore_errors=True)
+        _clear(folder)
         code, printed, _ = with_fault(command, folder, at, fault)
         assert "Traceback" not in printed, f"{where}: {printed}"
         assert code in (0, 1, 2, -9), f"{where}: {code}"
@@ -42,3 +42,9 @@ def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, 
         assert code == 0, f"{where}, again: {printed}"
         assert command.data(folder) == expected, f"{where}: not the same when run again"
     return len(points), kills
+
+
+def _clear(folder: Path) -> None:
+    """Take away what a command left; a report may be there before."""
+    for left in ("made", "run", "pages", "out"):
+        shutil.rmtree(folder / left, ignore_errors=True)

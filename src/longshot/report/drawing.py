@@ -53,8 +53,8 @@ def spec_of(chart: Chart) -> dict[str, Any]:
 def specs(charts: Mapping[str, Callable[[], Chart]]) -> dict[str, dict[str, Any]]:
     """Charts as Vega-Lite, unchecked: Altair would check every step of their making.
 
-    That takes nine tenths of the time, and no input of a user's can make a chart wrong; the tests
-    check them all.
+    That takes a third of the time, and no input of a user's can make a chart wrong; the tests check
+    them all.
     """
     with schemapi.debug_mode(False):
         return {name: spec_of(make()) for name, make in charts.items()}
