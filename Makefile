@@ -15,7 +15,7 @@ demo: .venv/.core ## set up and run the main job on the shipped models
 	$(BIN)/longshot demo
 
 test: .venv/.test ## set up and run every test
-	$(BIN)/python -m pytest --numprocesses 2 -m "not long and not compat"
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not long and not compat"
 
 # pytest leaves with 5 when it finds no test; there may be none that is long.
 test-long: .venv/.test ## the same checks on far more data

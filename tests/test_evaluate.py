@@ -239,8 +239,8 @@ def check_argmax(model: Model, v: Tensor) -> tuple[int, int]:
 @pytest.mark.parametrize("name", ZOO_NAMES)
 def test_the_lazy_argmax_is_exact_on_the_shipped_models(name: str) -> None:
     model = load_model(name)
-    v = real_activations(model, 100_000, ("camel", "english"))
-    assert len(v) == 100_000
+    v = real_activations(model, 40_000, ("camel", "english"))
+    assert len(v) == 40_000
     near_ties, hits = check_argmax(model, v)
-    assert near_ties < 2000
-    assert hits > 100
+    assert near_ties < 800
+    assert hits > 40

@@ -154,10 +154,10 @@ def neighbours_do_not_matter(method: Method) -> None:
     network = GeluTransformer(GeluConfig(2, 32, 2, 16, 64, 8, 32))
     network.initialise(torch.Generator().manual_seed(0))
     model = Model("small", network.requires_grad_(False), toy_tokenizer(32), context=8)
-    inputs, events = enumerated(6).inputs, [COMMON, SEEN, RARE, 6, 0, 30]
+    inputs, events = enumerated(6).inputs, [COMMON, RARE, 6, 0]
     together = estimate_many(model, inputs, events, method=method, budget=BUDGET)
     found = sum(answer.probability > 0 for answer in together)
-    _require(found > 1, method, "fewer than two of six targets were found on an easy toy")
+    _require(found > 1, method, "fewer than two of four targets were found on an easy toy")
     for event, answer in zip(events, together, strict=True):
         alone = estimate(model, inputs, event, method=method, budget=BUDGET)
         same = timeless(answer) == timeless(alone)

@@ -92,10 +92,11 @@ def test_an_event_of_probability_one(name: str) -> None:
     certain = toy_model(6, vocab=12)
     assert isinstance(certain.network, GeluTransformer)
     certain.network.unembedding_bias[5] = 1e4
-    answer = ls.estimate(certain, enumerated(6).inputs, 5, method=name, budget=BUDGET)
+    options = {"method": name, "budget": BUDGET, **OPTIONS.get(name, {})}
+    answer = ls.estimate(certain, enumerated(6).inputs, 5, **options)
     assert 1 - answer.probability <= 4 * (answer.standard_error or 1e-6)
     assert answer.probability <= 1
-    never = ls.estimate(certain, enumerated(6).inputs, 4, method=name, budget=BUDGET)
+    never = ls.estimate(certain, enumerated(6).inputs, 4, **options)
     assert never.log_probability < math.log(1e-6)
 
 

@@ -47,9 +47,9 @@ def test_tilts_have_the_density_that_weights_take_them_to_have() -> None:
 
 @pytest.mark.parametrize("places", [(3,), (1, 3), (0,)])  # all that hits ends in the fourth
 def test_strata_add_up_to_the_whole(places: tuple[int, ...]) -> None:
-    """Whatever leaves are taken apart: 60 runs lie around the exact probability."""
+    """Whatever leaves are taken apart: 24 runs lie around the exact probability."""
     problem, means = enumerated(6), []
-    for seed in range(60):
+    for seed in range(24):
         run = run_of(problem, seed=seed)
         leaves = leaves_of(run, *places)
         ways = run.climb(leaves, 256.0)
@@ -67,7 +67,7 @@ def test_weights_that_forget_the_tilt_are_wrong(monkeypatch: pytest.MonkeyPatch)
     )
     problem, found = enumerated(6), []
     every = tuple(range(run_of(problem).last.size))
-    for seed in range(40):
+    for seed in range(20):
         run = run_of(problem, seed=seed)
         leaves = leaves_of(run, *every)
         parts = run.count(leaves, run.climb(leaves, 256.0), [60] * len(every))

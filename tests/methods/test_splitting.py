@@ -134,9 +134,9 @@ def off_by(ratios: Tensor) -> float:
 
 
 def test_frozen_levels_are_unbiased(monkeypatch: pytest.MonkeyPatch) -> None:
-    """400 estimates of a population's own size average to the exact probability."""
+    """30 estimates average to the exact probability: a false alarm in a hundred seeds, fixed."""
     monkeypatch.setattr(splitting, "CHAINS", 20)
-    assert abs(off_by(replicates(enumerated(6), RARE, 60, frozen=True))) < 3.3
+    assert abs(off_by(replicates(enumerated(6), RARE, 30, frozen=True))) < 2.8
 
 
 @pytest.mark.parametrize("broken", ["weight", "gamma"])
@@ -149,7 +149,7 @@ def test_what_is_left_out_is_seen(broken: str, monkeypatch: pytest.MonkeyPatch) 
         )
     else:
         monkeypatch.setattr(Population, "rise", _careless_rise)
-    assert abs(off_by(replicates(enumerated(6), RARE, 40, frozen=True))) > 5
+    assert abs(off_by(replicates(enumerated(6), RARE, 24, frozen=True))) > 4
 
 
 def _careless_rise(self: Population, level: float, above: Tensor) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from arviz_plots import plot_trace
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
@@ -55,6 +54,8 @@ def test_estimates_are_a_table() -> None:
 
 
 def test_rounds_and_chains_are_arviz() -> None:
+    from arviz_plots import plot_trace  # with matplotlib: a second that no other test needs
+
     rounds = tuple(Round(100 * i, -10.0 - i, (1e-6, 1e-4)) for i in range(4))
     tree = ls.to_arviz(estimate("splitting", -12.0, 0.4, trace=rounds))
     assert tree["posterior"]["log_probability"].shape == (1, 4)

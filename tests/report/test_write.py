@@ -43,20 +43,22 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "missing"),
     [
-        pytest.param({"rows": False}, "loss-by-model-is.png", id="empty"),
-        pytest.param({"failed": True}, "scatter-raw-mini-1l.png", id="only failures"),
-        pytest.param({"tuned": False}, "tuning-mini-1l.png", id="without tuning"),
-        pytest.param({"inputs": ("hex",)}, "halves-is.png", id="one cell"),
-        pytest.param({"targets": 1}, "halves.png", id="one target"),
-        pytest.param({"targets": 0}, "truth.png", id="no target"),
-        pytest.param({"zeros": True, "methods": ("naive", "mhis")}, "halves.png", id="all zeros"),
-        pytest.param({"models": (), "inputs": ()}, "truth.png", id="nothing"),
-        pytest.param({"methods": ("mine", "other")}, "halves.png", id="unknown labels"),
+        pytest.param({"rows": False}, "loss-by-model-is.svg", id="empty"),
+        pytest.param({"failed": True}, "scatter-raw-mini-1l.svg", id="only failures"),
+        pytest.param({"tuned": False}, "tuning-mini-1l.svg", id="without tuning"),
+        pytest.param({"inputs": ("hex",)}, "halves-is.svg", id="one cell"),
+        pytest.param({"targets": 1}, None, id="one target"),
+        pytest.param({"targets": 0}, "truth.svg", id="no target"),
+        pytest.param({"zeros": True, "methods": ("naive", "mhis")}, None, id="all zeros"),
+        pytest.param({"models": (), "inputs": ()}, "truth.svg", id="nothing"),
+        pytest.param({"methods": ("mine", "other")}, None, id="unknown labels"),
     ],
 )
-def test_odd_runs_report_too(options: dict[str, object], missing: str, tmp_path: Path) -> None:
+def test_odd_runs_report_too(
+    options: dict[str, object], missing: str | None, tmp_path: Path
+) -> None:
     arguments = {**SMALL, "methods": ("naive", "itgis"), **options}
-    written = names(write_report(make_run(**arguments), tmp_path, ["html", "md", "tex", "png"]))
+    written = names(write_report(make_run(**arguments), tmp_path, ["html", "md", "tex", "svg"]))
     assert {"index.html", "report.md"} <= written
     assert missing not in written
 
