@@ -12,7 +12,6 @@ from torch import Tensor
 import longshot as ls
 from longshot.estimate import Job
 from longshot.events import TokenIs
-from longshot.methods.auto import Auto
 from longshot.methods.leafwise import favoured_last
 from longshot.methods.together import (
     Hits,
@@ -139,13 +138,20 @@ def test_more_rounds_for_a_smaller_error() -> None:
     assert many[-1].cost.forwards > 0.8 * budget
 
 
-def test_auto_says_which_way_it_went() -> None:
+def test_auto_takes_both_where_it_can_and_says_so() -> None:
+    """Eight positions cannot be listed; a smaller budget, or two tokens, leave splitting alone."""
     model = toy_model(2, context=12)
-    wide = ls.TokenDistribution.from_weights(
-        range(model.vocab_size), range(1, model.vocab_size + 1)
-    )
+    weights = range(1, model.vocab_size + 1)
+    wide = ls.TokenDistribution.from_weights(range(model.vocab_size), weights)
     inputs = ls.ProductInputs("wide", [wide] * 8)
-    answer = ls.estimate(model, inputs, 1, budget=4000)
-    assert answer.method == "auto"
-    job = Job(model, inputs, (TokenIs(1),), 400)
-    assert "leafwise" not in list(Auto().rounds(job))[-1].explanation  # too few calls for it
+    answer = ls.estimate(model, inputs, 6, budget=4000)
+    plain = ls.estimate(model, inputs, 6, method="naive", budget=20_000)
+    assert answer.explanation.endswith("so splitting and leafwise went on.")
+    assert {"splitting", "leafwise"} <= answer.statistics.keys()
+    assert answer.is_two_sided
+    assert plain.interval[0] < answer.interval[1]
+    assert answer.interval[0] < plain.interval[1]
+    few = ls.estimate(model, inputs, 6, budget=500)
+    path = ls.estimate(model, inputs, ls.Continuation((6, 6)), budget=4000)
+    assert few.explanation.endswith("so splitting went on.")
+    assert path.explanation.endswith("so splitting went on.")
