@@ -14,8 +14,8 @@ from longshot.estimate import Job
 from longshot.events import TokenIs
 from longshot.methods.leafwise import favoured_last
 from longshot.methods.together import (
+    Claim,
     Hits,
-    Opinion,
     TogetherRun,
     bridged,
     combined,
@@ -62,8 +62,8 @@ def test_hits_that_no_draw_reaches_are_made_up_for(missed: float) -> None:
     for _ in range(40):
         log_w, populations, p = draws(generator, missed)
         found, half = bridged(log_w, populations), of_draws(log_w)
-        assert isinstance(found, Opinion)
-        assert isinstance(half, Opinion)
+        assert isinstance(found, Claim)
+        assert isinstance(half, Claim)
         held += found.interval[0] <= p <= found.interval[1]
         alone += half.interval[0] <= p <= half.interval[1]
         assert found.error < 0.4
@@ -74,8 +74,8 @@ def test_hits_that_no_draw_reaches_are_made_up_for(missed: float) -> None:
 def test_what_draws_reach_whole_is_theirs_alone() -> None:
     log_w, populations, _ = draws(torch.Generator().manual_seed(2), 0.0)
     found, alone = bridged(log_w, populations), of_draws(log_w)
-    assert isinstance(found, Opinion)
-    assert isinstance(alone, Opinion)
+    assert isinstance(found, Claim)
+    assert isinstance(alone, Claim)
     assert found.log_probability == pytest.approx(alone.log_probability, abs=0.02)
 
 
@@ -87,10 +87,10 @@ def test_draws_that_reach_hardly_any_hit_say_nothing() -> None:
 
 
 def test_opinions_that_do_not_meet() -> None:
-    low, high = Opinion(math.log(1e-8), (5e-9, 2e-8)), Opinion(math.log(1e-6), (5e-7, 2e-6))
+    low, high = Claim(math.log(1e-8), (5e-9, 2e-8)), Claim(math.log(1e-6), (5e-7, 2e-6))
     apart = combined([low, high])
-    assert apart == Opinion(high.log_probability, (5e-9, 2e-6))
-    near = combined([low, Opinion(math.log(1.5e-8), (1e-8, 4e-8))])
+    assert apart == Claim(high.log_probability, (5e-9, 2e-6))
+    near = combined([low, Claim(math.log(1.5e-8), (1e-8, 4e-8))])
     assert low.log_probability < near.log_probability < math.log(1.5e-8)
     assert near.interval[0] > low.interval[0]
 
