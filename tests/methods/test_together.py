@@ -115,13 +115,13 @@ def test_draws_have_the_density_that_weights_take_them_to_have() -> None:
 def test_rounds_hold_the_exact_probability() -> None:
     problem, given, held = enumerated(6), 0, 0
     exact = problem.exact(RARE)
-    for seed in range(12):
+    for seed in range(8):
         *_, answer = run_of(problem, seed).rounds()
         given += answer.is_two_sided
         held += answer.interval[0] <= exact <= answer.interval[1]
         assert answer.cost.forwards <= BUDGET
-    assert given >= 11
-    assert held >= 10
+    assert given >= 7
+    assert held >= 7
 
 
 def test_more_rounds_for_a_smaller_error() -> None:
