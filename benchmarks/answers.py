@@ -29,7 +29,9 @@ from rich.table import Table
 import longshot as ls
 from longshot.study.scores import covers, score_cell
 
-STORED = Path(__file__).parents[1] / "docs" / "results" / "answers" / "rows.jsonl.xz"
+FOLDER = Path(__file__).parents[1] / "docs" / "results" / "answers"
+STORED = FOLDER / "rows.jsonl.xz"
+BEFORE = FOLDER / "splitting-alone.jsonl.xz"  # of auto before leafwise took part
 MODELS = ("mini-1l", "mini-2l", "mini-4l")
 CHOSEN_ON = ("hex", "camel", "english")
 RUN_ONCE = ("caps", "if", "spanish", "icl", "colon")
@@ -37,9 +39,14 @@ TARGETS, LOW, HIGH = 32, 1e-7, 1e-4
 
 
 def main(console: Console) -> None:
-    with lzma.open(STORED, "rt") as file:
-        rows = [Row.of(json.loads(line)) for line in file]
-    for method, budget in sorted({(row.answer.method, row.answer.budget) for row in rows}):
+    for name, path in (("auto", STORED), ("auto by splitting alone", BEFORE)):
+        with lzma.open(path, "rt") as file:
+            show(console, name, [Row.of(json.loads(line)) for line in file])
+
+
+def show(console: Console, name: str, rows: list[Row]) -> None:
+    """A table for each budget: by model and by distribution."""
+    for budget in sorted({row.answer.budget for row in rows}):
         table = Table(
             *(
                 "",
@@ -53,14 +60,14 @@ def main(console: Console) -> None:
                 "calls",
                 "s",
             ),
-            title=f"{method}, at most 2^{math.log2(budget):g} calls",
+            title=f"{name}, at most 2^{math.log2(budget):g} calls",
         )
         table.columns[0].no_wrap = True
-        some = [r for r in rows if (r.answer.method, r.answer.budget) == (method, budget)]
+        some = [row for row in rows if row.answer.budget == budget]
         for model in MODELS:
             of_model = [row for row in some if row.model == model]
-            for name, those in (("chosen on", CHOSEN_ON), ("run once", RUN_ONCE)):
-                add(table, f"{model}, {name}", (row for row in of_model if row.inputs in those))
+            for group, those in (("chosen on", CHOSEN_ON), ("run once", RUN_ONCE)):
+                add(table, f"{model}, {group}", (row for row in of_model if row.inputs in those))
             add(table, model, of_model)
         for inputs in (*CHOSEN_ON, *RUN_ONCE):
             add(table, inputs, (row for row in some if row.inputs == inputs))

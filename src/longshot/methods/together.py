@@ -15,7 +15,8 @@ optimal (Meng and Wong 1996: a bridge), and is found from the same draws.
 Rounds take turns: populations, from whose hits leafwise chooses its leaves, then a climb and draws.
 Each round is twice as large as the one before it. All populations count, and the draws of the last
 round, which know most. The answer is the mean of N/D and of splitting's own estimate by their
-precision; where their intervals do not meet, the answer's covers both and says so.
+precision; where their intervals do not meet it is the larger one, with an interval that covers both
+and a warning.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ from longshot.numerics import effective_sample_size, log_mean, pareto_k, relativ
 
 UNREACHED = 60.0  # log of how much more a hit that q does not reach weighs than any draw
 LEAST_REACHED = 0.05  # the smallest D that says something
+LEAST = 1e-300  # an end that is rounded to zero
 NORMAL = 1.96  # errors of a normal law in half an interval
 
 
-class IntervalEstimate(NamedTuple):
+class Claim(NamedTuple):
     """An estimate with its interval, and how far that reaches on the log scale."""
 
     log_probability: float
@@ -50,7 +52,7 @@ class IntervalEstimate(NamedTuple):
     @property
     def arms(self) -> tuple[float, float]:
         """How far the interval reaches down and up, on the log scale."""
-        low, high = (math.log(end) for end in self.interval)
+        low, high = (math.log(max(end, LEAST)) for end in self.interval)
         return self.log_probability - low, high - self.log_probability
 
     @property
@@ -59,7 +61,7 @@ class IntervalEstimate(NamedTuple):
         return self.arms[0] / NORMAL
 
 
-def of_draws(log_w: Float64[Tensor, " draw"]) -> IntervalEstimate | str:
+def of_draws(log_w: Float64[Tensor, " draw"]) -> Claim | str:
     """The mean of independent draws of w·1[hit], −inf for those that miss."""
     log_p, size, k = (
         log_mean(log_w),
@@ -67,7 +69,7 @@ def of_draws(log_w: Float64[Tensor, " draw"]) -> IntervalEstimate | str:
         pareto_k(log_w[log_w > -math.inf]),
     )
     found = of_weighted_draws(log_p, relative_error(log_w), size, k)
-    return found if isinstance(found, str) else IntervalEstimate(log_p, found)
+    return found if isinstance(found, str) else Claim(log_p, found)
 
 
 class Hits(NamedTuple):
@@ -77,7 +79,7 @@ class Hits(NamedTuple):
     log_w: Float64[Tensor, " hit"]
 
 
-def bridged(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> IntervalEstimate | str:
+def bridged(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Claim | str:
     """N/D from the w of independent draws, −inf for those that miss, and populations with hits.
 
     Of fewer than three populations nothing tells the error of D: the draws' own mean.
@@ -96,8 +98,8 @@ def bridged(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Int
     log_d, of_d = share_reached(log_tau, populations)
     if log_d < math.log(LEAST_REACHED):
         return f"The draws reach only {math.exp(log_d):.1e} of what populations found."
-    (down, up), (up_d, down_d) = of_n.arms, IntervalEstimate(log_d, of_d).arms  # more D is less P
-    return opinion(of_n.log_probability - log_d, math.hypot(down, down_d), math.hypot(up, up_d))
+    (down, up), (up_d, down_d) = of_n.arms, Claim(log_d, of_d).arms  # more D is less P
+    return claim(of_n.log_probability - log_d, math.hypot(down, down_d), math.hypot(up, up_d))
 
 
 def share_reached(log_tau: float, populations: Sequence[Hits]) -> tuple[float, Interval]:
@@ -116,33 +118,33 @@ def share_reached(log_tau: float, populations: Sequence[Hits]) -> tuple[float, I
     return log_d, log_interval(log_d, error, size - 1, upward=stretch)
 
 
-def opinion(log_probability: float, down: float, up: float) -> IntervalEstimate:
-    """An opinion by the arms of its interval, none of it above 1."""
+def claim(log_probability: float, down: float, up: float) -> Claim:
+    """A claim by the arms of its interval, none of it above 1."""
     log_p = min(log_probability, 0.0)
-    return IntervalEstimate(log_p, (math.exp(log_p - down), math.exp(min(log_p + up, 0.0))))
+    return Claim(log_p, (math.exp(log_p - down), math.exp(min(log_p + up, 0.0))))
 
 
-def combined(opinions: Sequence[IntervalEstimate]) -> IntervalEstimate:
-    """The mean by precision; of opinions that do not meet the largest, and what all cover.
+def combined(claims: Sequence[Claim]) -> Claim:
+    """The mean by precision; of claims that do not meet the largest, and what all cover.
 
     What missed a kind of input is too low, and seldom is an unbiased estimate far too high.
     """
-    if not meet(opinions):
-        ends = [o.interval for o in opinions]
-        largest = max(o.log_probability for o in opinions)
-        return IntervalEstimate(largest, (min(e[0] for e in ends), max(e[1] for e in ends)))
-    log_p = torch.tensor([o.log_probability for o in opinions], dtype=torch.float64)
-    precision = torch.tensor([max(o.error, 1e-9) ** -2 for o in opinions], dtype=torch.float64)
+    if not meet(claims):
+        ends = [c.interval for c in claims]
+        largest = max(c.log_probability for c in claims)
+        return Claim(largest, (min(e[0] for e in ends), max(e[1] for e in ends)))
+    log_p = torch.tensor([c.log_probability for c in claims], dtype=torch.float64)
+    precision = torch.tensor([max(c.error, 1e-9) ** -2 for c in claims], dtype=torch.float64)
     share = (log_p + precision.log()).softmax(0)
     log_mean_p = float((log_p + precision.log()).logsumexp(0) - precision.log().logsumexp(0))
-    arms = torch.tensor([o.arms for o in opinions], dtype=torch.float64)
+    arms = torch.tensor([c.arms for c in claims], dtype=torch.float64)
     down, up = (share @ arms).tolist()  # as if their errors were one: populations serve both
-    return opinion(log_mean_p, down, up)
+    return claim(log_mean_p, down, up)
 
 
-def meet(opinions: Sequence[IntervalEstimate]) -> bool:
+def meet(claims: Sequence[Claim]) -> bool:
     """Whether all intervals have a point in common."""
-    return max(o.interval[0] for o in opinions) <= min(o.interval[1] for o in opinions)
+    return max(c.interval[0] for c in claims) <= min(c.interval[1] for c in claims)
 
 
 class TogetherRun:
@@ -206,12 +208,12 @@ class TogetherRun:
             "statistics": statistics,
             "cost": cost,
         }
-        opinions = [measured] if isinstance(measured, IntervalEstimate) else []
+        claims = [measured] if isinstance(measured, Claim) else []
         if alone.is_two_sided:
-            opinions.append(IntervalEstimate(alone.log_probability, alone.interval))
-        if opinions:
-            mean = combined(opinions)
-            warnings = () if meet(opinions) else (disagreement(opinions),)
+            claims.append(Claim(alone.log_probability, alone.interval))
+        if claims:
+            mean = combined(claims)
+            warnings = () if meet(claims) else (disagreement(claims),)
             found |= {
                 "log_probability": mean.log_probability,
                 "standard_error": mean.error * math.exp(mean.log_probability),
@@ -227,7 +229,7 @@ class TogetherRun:
         return replace(answer, trace=tuple(self.trace))
 
 
-def disagreement(opinions: Sequence[IntervalEstimate]) -> str:
-    """What to say where two opinions do not meet."""
-    ends = " and ".join(f"{o.interval[0]:.2g} … {o.interval[1]:.2g}" for o in opinions)
+def disagreement(claims: Sequence[Claim]) -> str:
+    """What to say where two claims do not meet."""
+    ends = " and ".join(f"{c.interval[0]:.2g} … {c.interval[1]:.2g}" for c in claims)
     return f"leafwise and splitting disagree: {ends}. A larger budget would tell."

@@ -22,7 +22,7 @@ HARDLY = 0.1
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "cannot be told"
 
 
-class Claim(NamedTuple):
+class PaperClaim(NamedTuple):
     """What the paper found, whether it was found again, and by which figure."""
 
     text: str
@@ -81,14 +81,14 @@ def beyond(evidence: Evidence) -> Grid | None:
     )
 
 
-def _claims(evidence: Evidence) -> Iterator[Claim]:
+def _claims(evidence: Evidence) -> Iterator[PaperClaim]:
     labels = _labels(evidence)
     leads = [("itgis", "qld"), ("mhis", "qld"), ("qld", "gld")]
     for first, second in leads:
         if first in labels and second in labels:
             found = _between(evidence, labels[first], labels[second], evidence.models)
             text = f"{first.upper()} is ahead of {second.upper()}"
-            yield Claim(text, _verdict(found), _signed(found))
+            yield PaperClaim(text, _verdict(found), _signed(found))
     if "gld" in labels:
         yield _hardly_ahead(evidence, labels["gld"])
     if {"itgis", "mhis"} <= {*labels}:
@@ -100,17 +100,17 @@ def _claims(evidence: Evidence) -> Iterator[Claim]:
         yield _in_log_space(evidence, [labels[name] for name in PAPER])
 
 
-def _hardly_ahead(evidence: Evidence, gld: str) -> Claim:
+def _hardly_ahead(evidence: Evidence, gld: str) -> PaperClaim:
     text = "GLD is hardly ahead of the best constant"
     found = _between(evidence, gld, CONSTANT, evidence.models)
     base = average(evidence.over_inputs(m, CONSTANT, "is").value for m in evidence.models)[0]
     verdict = _verdict(found)
     if verdict == HELD and base and (found.mean or 0.0) > HARDLY * base:
         verdict = NOT_HELD
-    return Claim(text, verdict, _signed(found))
+    return PaperClaim(text, verdict, _signed(found))
 
 
-def _by_size(evidence: Evidence, itgis: str, mhis: str) -> Claim:
+def _by_size(evidence: Evidence, itgis: str, mhis: str) -> PaperClaim:
     """Held where both ends are clear, and not where one of them is clearly the other way."""
     text = "ITGIS is ahead on small models, MHIS on large ones"
     smallest, *_, largest = evidence.models
@@ -123,25 +123,25 @@ def _by_size(evidence: Evidence, itgis: str, mhis: str) -> Claim:
     by_model = (
         f"{model} {_signed(_between(evidence, itgis, mhis, [model]))}" for model in evidence.models
     )
-    return Claim(text, verdict, "; ".join(by_model))
+    return PaperClaim(text, verdict, "; ".join(by_model))
 
 
-def _by_inputs(evidence: Evidence, itgis: str, mhis: str) -> Claim:
+def _by_inputs(evidence: Evidence, itgis: str, mhis: str) -> PaperClaim:
     text = "Some distributions favour ITGIS, others MHIS"
     names = [name for name in evidence.inputs if any(i == name for _, i in evidence.run.cells)]
     found = {name: _between(evidence, itgis, mhis, evidence.models, name) for name in names}
     first = [name for name, lead in found.items() if _verdict(lead) == HELD]
     second = [name for name, lead in found.items() if _verdict(lead) == NOT_HELD]
     figure = f"ITGIS on {_list(first)}; MHIS on {_list(second)}"
-    return Claim(text, HELD if first and second else UNKNOWN, figure)
+    return PaperClaim(text, HELD if first and second else UNKNOWN, figure)
 
 
-def _in_log_space(evidence: Evidence, labels: Sequence[str]) -> Claim:
+def _in_log_space(evidence: Evidence, labels: Sequence[str]) -> PaperClaim:
     text = "The squared error in log space orders the methods alike"
     orders = [_order(evidence, labels, loss) for loss in ("is", "log")]
     figure = "; in log space ".join(", ".join(order) for order in orders)
     if orders[0] == orders[1]:
-        return Claim(text, HELD, figure)
+        return PaperClaim(text, HELD, figure)
     swapped = [
         (a, b)
         for i, a in enumerate(orders[0])
@@ -153,7 +153,7 @@ def _in_log_space(evidence: Evidence, labels: Sequence[str]) -> Claim:
         and _verdict(_between(evidence, b, a, evidence.models, loss="log")) == HELD
         for a, b in swapped
     )
-    return Claim(text, NOT_HELD if clear else UNKNOWN, figure)
+    return PaperClaim(text, NOT_HELD if clear else UNKNOWN, figure)
 
 
 def _order(evidence: Evidence, labels: Sequence[str], loss: LossName) -> list[str]:
