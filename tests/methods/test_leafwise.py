@@ -77,7 +77,7 @@ def test_weights_that_forget_the_tilt_are_wrong(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_estimates_are_unbiased_and_intervals_hold() -> None:
-    problem, budget = enumerated(6), 4096
+    problem, budget = enumerated(6), 2048
     exact = problem.exact(RARE)
     answers = [
         ls.estimate(problem.model, problem.inputs, RARE, method="leafwise", budget=budget, seed=s)
