@@ -47,7 +47,7 @@ def test_a_command_answers(line: str, folder: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(ROOT)
     smaller = {"$SMOLLM2": folder, "$GEMMA": folder, "exact": "naive"}
     words = [smaller.get(word, word) for word in shlex.split(line)[1:]]
-    budget = ["--budget", "128" if "splitting" in words else "16"]
+    budget = ["--budget", "256" if "splitting" in words else "16"]
     result = CliRunner().invoke(app, [*words, *budget, "--json"], catch_exceptions=False)
     assert 0 <= json.loads(result.output)["probability"] <= 1
 

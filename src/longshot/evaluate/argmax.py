@@ -67,7 +67,8 @@ class Readout:
 
     def folded(self, v: Float[Tensor, "rows width"]) -> Float[Tensor, "rows place lane"]:
         """All logits: token t stands in lane t mod `lanes`, and what fills up is −inf."""
-        return dense(v, self._rows, self._bias).view(len(v), -1, self.lanes)
+        places = len(self._rows) // self.lanes
+        return dense(v, self._rows, self._bias).view(len(v), places, self.lanes)
 
     def logits(self, v: Float[Tensor, "rows width"]) -> Float[Tensor, "rows vocab"]:
         return self.folded(v).flatten(1)[:, : self.vocab_size]

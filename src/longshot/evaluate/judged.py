@@ -39,6 +39,7 @@ from longshot.models import Model, Tokenizer, load_model
 from longshot.numerics import binomial_interval
 
 OUTPUT, INPUT = "{output}", "{input}"
+LOGITS = 2**23  # of a judge at once, few enough for the largest vocabulary
 
 
 class Rates(NamedTuple):
@@ -190,11 +191,11 @@ class Judged(TextEvent):
         read, took = activations_after(judge, tokens, self._fixed)
         self.tally.macs += took + len(tokens) * judge.unembedding.numel()
         found = []
-        for v in read.split(UNEMBED_BLOCK):
-            logits = readout(judge).logits(v).double().cpu()
-            ours, theirs = (logits[:, list(words)].amax(1) for words in (yes, no))
+        for v in read.split(max(1, min(UNEMBED_BLOCK, LOGITS // judge.vocab_size))):
+            logits = readout(judge).logits(v).cpu()
+            ours, theirs = (logits[:, list(words)].amax(1).double() for words in (yes, no))
             logits[:, [*yes, *no]] = -math.inf
-            other = logits.amax(1)
+            other = logits.amax(1).double()
             clear = torch.maximum(ours, theirs) > other
             behind = torch.minimum(ours - theirs, ours - other)
             found.append((torch.where(clear, ours - theirs, behind), clear))
