@@ -135,14 +135,14 @@ def _headline(answer: Estimate) -> str:
 
 def _interval(answer: Estimate) -> str:
     if answer.interval[1] == 0:
-        return "95% interval: below the smallest number there is"
+        return "95% interval: below the smallest number there is."
     if not answer.is_two_sided:
         bound = answer.interval[1]
         known = f"At most {power_of_ten(bound, 2)} (95%)" if bound < 1 else "No interval"
         reason = (answer.no_interval or "No sample hit.").rstrip(".")
         return f"{known}: {reason[:1].lower()}{reason[1:]}."
     low, high = (power_of_ten(end, 2) if end > 0 else "0" for end in answer.interval)
-    return f"95% interval {low} … {high}"
+    return f"95% interval {low} … {high}."
 
 
 def _facts(answer: Estimate) -> str:
@@ -152,6 +152,7 @@ def _facts(answer: Estimate) -> str:
     )
     facts = {
         "method": f"{answer.method} ({settings})" if settings else answer.method,
+        "why": answer.explanation or None,
         "budget, seed": f"{answer.budget:,} calls, {answer.seed}",
         "samples": f"{answer.samples:,}",
         "hits": None if answer.hits is None else f"{answer.hits:,}",
