@@ -135,7 +135,7 @@ def _headline(answer: Estimate) -> str:
 
 def _interval(answer: Estimate) -> str:
     if answer.interval[1] == 0:
-        return "95% interval: below the smallest number there is"
+        return "95% interval: below the smallest number there is."
     if not answer.is_two_sided:
         bound = answer.interval[1]
         known = f"At most {power_of_ten(bound, 2)} (95%)" if bound < 1 else "No interval"
@@ -152,6 +152,7 @@ def _facts(answer: Estimate) -> str:
     )
     facts = {
         "method": f"{answer.method} ({settings})" if settings else answer.method,
+        "why": answer.explanation or None,
         "budget, seed": f"{answer.budget:,} calls, {answer.seed}",
         "samples": f"{answer.samples:,}",
         "hits": None if answer.hits is None else f"{answer.hits:,}",
