@@ -163,7 +163,6 @@ def _facts(answer: Estimate) -> str:
         "cost": f"{spent.forwards:,} forwards, {spent.backwards:,} backwards, "
         f"{power_of_ten(spent.macs)} multiply-accumulates, "
         f"{spent.seconds:.2g} s",
-        "how": answer.explanation or None,
     }
     return "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
