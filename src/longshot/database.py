@@ -12,6 +12,7 @@ seals; it gets them when it is next opened to be written to.
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +51,7 @@ class Database:
                 path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists() and not path.is_file():
                 raise LongshotError(f"{path} is no regular file.")
-            self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+            self._connection = _connected(path)
             try:
                 self._prepare(create)
             except BaseException:
@@ -191,6 +192,20 @@ class Database:
                 f"The {self.noun} {self.path} failed: {first_line(error)}. "
                 "What was committed before is untouched."
             ) from error
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """A connection that also reads where nothing can be written, which SQLite's journal needs."""
+    if not path.exists() or os.access(path.parent, os.W_OK):
+        return sqlite3.connect(path, timeout=60, isolation_level=None)
+    journal = path.with_name(f"{path.name}-wal")
+    if journal.exists() and journal.stat().st_size:
+        raise LongshotError(
+            f"{path} was left in the middle of its work; copy its folder to a place that can be "
+            "written to."
+        )
+    where = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    return sqlite3.connect(where, uri=True, isolation_level=None)
 
 
 def _added(seal: bytes, *row: Any) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,32 @@ def test_a_method_of_ones_own_runs_beside_a_study(finished: Path, tmp_path: Path
     assert {row.estimate.budget for row in stored.rows if row.estimate} == {64}
     with pytest.raises(LongshotError, match="did you mean 'splitting'"):
         run("run", study, "--method", "spliting", "--out", tmp_path)
+
+
+READ_ONLY = "mount --bind {0} {0} && mount -o remount,ro,bind {0} && "
+
+
+@pytest.mark.long
+def test_a_run_on_a_read_only_place_is_scored_and_reported(finished: Path, tmp_path: Path) -> None:
+    inside = ["unshare", "--mount", "--map-root-user", "bash", "-c"]
+    place = READ_ONLY.format(finished)
+
+    def there(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*inside, place + command], capture_output=True, text=True)
+
+    if shutil.which("unshare") is None or there("true").returncode:
+        pytest.skip("no file system can be mounted here")
+    assert there(f"touch {finished}/x").returncode  # it is read-only
+    longshot = f"{sys.executable} -m longshot"
+    scored = there(f"{longshot} score {finished} --json")
+    assert json.loads(scored.stdout) == json.loads(run("score", finished, "--json").output)
+    assert not there(f"{longshot} report {finished} --out {tmp_path} --format md").returncode
+    assert "Itakura" in (tmp_path / "report.md").read_text()
+    beside = there(f"{longshot} report {finished} --format md")  # where it cannot be written
+    assert beside.returncode == 2
+    assert beside.stderr.count("\n") == 1
+    (finished / "run.sqlite-wal").write_bytes(b"not yet in the file")
+    try:
+        assert "left in the middle" in there(f"{longshot} score {finished}").stderr
+    finally:
+        (finished / "run.sqlite-wal").unlink()
