@@ -190,6 +190,6 @@ _FOOT = """\
 2. Tune it on the development half: `longshot run --preset deep --method mine --only
    "inputs=hex,camel,colon,if" --out runs/mine`, then `longshot score runs/mine`.
 3. Run it once on the rest: the same without `--only`. It goes on where it was stopped.
-4. `longshot rows runs/mine | xz -9e > docs/results/leaderboard/mine.jsonl.xz`, an entry in
-   `docs/leaderboard.toml`, the command above, and a pull request with the three files.
+4. `longshot rows runs/mine | xz -9e > mine.jsonl.xz`, to be kept beside the other rows, an entry
+   in `docs/leaderboard.toml`, the command above, and a pull request with the three files.
 """
