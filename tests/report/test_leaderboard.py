@@ -66,7 +66,7 @@ def test_a_better_method_takes_the_first_place(
         losses = [float(row[2]) for row in found]
         assert losses == sorted(losses)
     assert "<b>" not in page
-    assert "2 cells, 20 targets" in page  # hex is there to be tuned on
+    assert "2 cells of mini-1l, 20 targets" in page  # hex is there to be tuned on
 
 
 def test_who_lacks_some_targets_has_no_place(tmp_path: Path, ours: dict[str, Any]) -> None:

@@ -294,7 +294,7 @@ class LeafRun:
 
     def answer(self, method: Leafwise, pilot: SplittingRun, strata: list[Stratum]) -> Estimate:
         """The strata's means together, as one mean of draws that are weighted by their stratum."""
-        job, log_z = self.job, together(strata)
+        job, log_z = self.job, as_one_mean(strata)
         hit = log_z > -math.inf
         log_p, error = min(log_mean(log_z), 0.0), relative_error(log_z)
         size, k = effective_sample_size(log_z), pareto_k(log_z[hit])
@@ -317,7 +317,7 @@ class LeafRun:
         )
 
 
-def together(strata: list[Stratum]) -> Float64[Tensor, " draw"]:
+def as_one_mean(strata: list[Stratum]) -> Float64[Tensor, " draw"]:
     """Values whose mean is the sum of the strata's means."""
     n = sum(len(stratum.log_value) for stratum in strata)
     return torch.cat([s.log_value + math.log(n / len(s.log_value)) for s in strata])

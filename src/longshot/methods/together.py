@@ -33,7 +33,7 @@ from torch import Tensor
 from longshot.estimate import Cost, Estimate, Job, Problem, Round, best_witnesses
 from longshot.intervals import LEAST_REPLICATES, Interval, log_interval, of_weighted_draws
 from longshot.methods.bridge import log_normaliser
-from longshot.methods.leafwise import LeafDraws, LeafRun, favoured_last, hits_of, together
+from longshot.methods.leafwise import LeafDraws, LeafRun, as_one_mean, favoured_last, hits_of
 from longshot.methods.splitting import FIRST_ROUND, Splitting, SplittingRun
 from longshot.numerics import effective_sample_size, log_mean, pareto_k, relative_error
 
@@ -188,7 +188,7 @@ class TogetherRun:
 
     def answer(self, drawn: LeafDraws) -> Estimate:
         """The estimate from all populations and the last draws."""
-        alone, log_w = self.splitting.answer(), together(drawn.strata)
+        alone, log_w = self.splitting.answer(), as_one_mean(drawn.strata)
         measured = bridged(log_w, self.hits(drawn))
         macs = self.splitting.macs + self.leafwise.macs
         cost = Cost(math.ceil(macs / self.job.call_macs), 0, macs, alone.cost.seconds)

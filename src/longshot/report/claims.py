@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from longshot.report.evidence import Evidence
 from longshot.report.grids import Field, Grid
-from longshot.study.paired import Difference, difference
+from longshot.study.paired import Difference
 from longshot.study.scores import LossName, average
 from longshot.study.summary import CONSTANT
 
@@ -55,7 +55,7 @@ def beyond(evidence: Evidence) -> Grid | None:
             continue
         paper, other = (str(name) for name in best)
         values = [evidence.over_inputs(model, name, "is").value or 0.0 for name in (paper, other)]
-        found = _between(evidence, other, paper, [model])
+        found = evidence.difference(other, paper, [model])
         ratio = values[1] / values[0] if values[0] else None
         rows.append(
             (
@@ -86,7 +86,7 @@ def _claims(evidence: Evidence) -> Iterator[PaperClaim]:
     leads = [("itgis", "qld"), ("mhis", "qld"), ("qld", "gld")]
     for first, second in leads:
         if first in labels and second in labels:
-            found = _between(evidence, labels[first], labels[second], evidence.models)
+            found = evidence.difference(labels[first], labels[second], evidence.models)
             text = f"{first.upper()} is ahead of {second.upper()}"
             yield PaperClaim(text, _verdict(found), _signed(found))
     if "gld" in labels:
@@ -102,7 +102,7 @@ def _claims(evidence: Evidence) -> Iterator[PaperClaim]:
 
 def _hardly_ahead(evidence: Evidence, gld: str) -> PaperClaim:
     text = "GLD is hardly ahead of the best constant"
-    found = _between(evidence, gld, CONSTANT, evidence.models)
+    found = evidence.difference(gld, CONSTANT, evidence.models)
     base = average(evidence.over_inputs(m, CONSTANT, "is").value for m in evidence.models)[0]
     verdict = _verdict(found)
     if verdict == HELD and base and (found.mean or 0.0) > HARDLY * base:
@@ -115,13 +115,13 @@ def _by_size(evidence: Evidence, itgis: str, mhis: str) -> PaperClaim:
     text = "ITGIS is ahead on small models, MHIS on large ones"
     smallest, *_, largest = evidence.models
     ends = [
-        _between(evidence, itgis, mhis, [smallest]),
-        _between(evidence, mhis, itgis, [largest]),
+        evidence.difference(itgis, mhis, [smallest]),
+        evidence.difference(mhis, itgis, [largest]),
     ]
     verdicts = [_verdict(found) for found in ends]
     verdict = next((v for v in (NOT_HELD, UNKNOWN) if v in verdicts), HELD)
     by_model = (
-        f"{model} {_signed(_between(evidence, itgis, mhis, [model]))}" for model in evidence.models
+        f"{model} {_signed(evidence.difference(itgis, mhis, [model]))}" for model in evidence.models
     )
     return PaperClaim(text, verdict, "; ".join(by_model))
 
@@ -129,7 +129,7 @@ def _by_size(evidence: Evidence, itgis: str, mhis: str) -> PaperClaim:
 def _by_inputs(evidence: Evidence, itgis: str, mhis: str) -> PaperClaim:
     text = "Some distributions favour ITGIS, others MHIS"
     names = [name for name in evidence.inputs if any(i == name for _, i in evidence.run.cells)]
-    found = {name: _between(evidence, itgis, mhis, evidence.models, name) for name in names}
+    found = {name: evidence.difference(itgis, mhis, evidence.models, inputs=name) for name in names}
     first = [name for name, lead in found.items() if _verdict(lead) == HELD]
     second = [name for name, lead in found.items() if _verdict(lead) == NOT_HELD]
     figure = f"ITGIS on {_list(first)}; MHIS on {_list(second)}"
@@ -149,8 +149,8 @@ def _in_log_space(evidence: Evidence, labels: Sequence[str]) -> PaperClaim:
         if orders[1].index(a) > orders[1].index(b)
     ]
     clear = any(
-        _verdict(_between(evidence, a, b, evidence.models)) == HELD
-        and _verdict(_between(evidence, b, a, evidence.models, loss="log")) == HELD
+        _verdict(evidence.difference(a, b, evidence.models)) == HELD
+        and _verdict(evidence.difference(b, a, evidence.models, loss="log")) == HELD
         for a, b in swapped
     )
     return PaperClaim(text, NOT_HELD if clear else UNKNOWN, figure)
@@ -181,26 +181,6 @@ def _best(evidence: Evidence, model: str, labels: Sequence[str]) -> str | None:
     means = {label: evidence.over_inputs(model, label, "is") for label in labels}
     whole = {label: mean.value or 0.0 for label, mean in means.items() if mean.is_whole}
     return min(whole, key=lambda label: whole[label], default=None)
-
-
-def _between(
-    evidence: Evidence,
-    first: str,
-    second: str,
-    models: Sequence[str],
-    inputs: str | None = None,
-    loss: LossName = "is",
-) -> Difference:
-    here, there = (
-        [
-            cell
-            for model in models
-            for cell in evidence.scored(model, label)
-            if inputs in (None, cell.inputs)
-        ]
-        for label in (first, second)
-    )
-    return difference(here, there, loss)
 
 
 def _verdict(found: Difference) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from longshot.study import Run
+from longshot.study.paired import Difference, difference
 from longshot.study.scores import LossName, average
 from longshot.study.summary import CONSTANT, CostKind, Scored, TargetCost, score_run
 
@@ -95,6 +96,26 @@ class Evidence:
         if not parts:
             return None
         return TargetCost(*(float(np.mean(column)) for column in zip(*parts, strict=True)))
+
+    def difference(
+        self,
+        first: str,
+        second: str,
+        models: Sequence[str],
+        loss: LossName = "is",
+        inputs: str | None = None,
+    ) -> Difference:
+        """How much more the second method loses than the first, target by target."""
+        here, there = (
+            [
+                cell
+                for model in models
+                for cell in self.scored(model, label)
+                if inputs in (None, cell.inputs)
+            ]
+            for label in (first, second)
+        )
+        return difference(here, there, loss)
 
     def halves(self) -> dict[str, list[str]]:
         """The distributions of each half; empty unless the run has some of both."""

@@ -121,10 +121,10 @@ def _grid(standings: list[Standing]) -> Grid:
     parts = [standing for standing in standings if standing not in whole]
     rows = [_row(str(place), s, whole[0]) for place, s in enumerate(whole, start=1)]
     rows += [_row("–", standing, whole[0]) for standing in parts]
-    targets = sum(wanted.values())
+    targets, models = sum(wanted.values()), ", ".join(dict.fromkeys(m for m, _ in wanted))
     return Grid(
         name="leaderboard",
-        title=f"{len(wanted)} cells, {targets} targets",
+        title=f"{len(wanted)} cells of {models}, {targets} targets",
         note="Loss: Itakura–Saito after the leave-one-out fit, averaged over the cells of the test "
         "half (caps, english, spanish, icl). Behind: how much more than the first, target by "
         "target, ± the larger of its errors over targets and over cells. Without a fit a zero "
@@ -176,8 +176,8 @@ def _number(value: float | None) -> Field:
 _HEAD = """\
 # Leaderboard
 
-Who estimates rare outputs best? Certified targets of 1e-9 … 1e-5 on the shipped models
-([truth](truth.md)), 2^16 calls each, as the preset `deep` lays them out. This page is made by
+Who estimates rare outputs best? Certified targets of 1e-9 … 1e-5 ([truth](truth.md)), 2^16 calls
+each, as the preset `deep` lays them out. This page is made by
 `longshot leaderboard docs/leaderboard.toml --out docs/leaderboard.md` from stored rows.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from longshot.report.embed import power_of_ten
 from longshot.report.evidence import Evidence
-from longshot.study.paired import Difference, difference
+from longshot.study.paired import Difference
 from longshot.study.scores import LossName, average
 from longshot.study.summary import CONSTANT, missing_methods
 
@@ -68,7 +68,7 @@ def cell_winner(evidence: Evidence, model: str, inputs: str, loss: LossName) -> 
 def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> str:
     by_name: dict[str, list[str]] = {}
     for model, name in winners.items():
-        ahead = [_between(evidence, m, CONSTANT, [model], loss) for m in evidence.methods]
+        ahead = [evidence.difference(m, CONSTANT, [model], loss) for m in evidence.methods]
         better = any(found.is_clear for found in ahead)
         by_name.setdefault(name if better else "", []).append(model)
     if list(by_name) == [""]:
@@ -93,7 +93,7 @@ def _headline(evidence: Evidence, winners: dict[str, str], loss: LossName) -> st
     )
     names = [name for name in by_name if name]
     leads = [(a, b) for a in names for b in names if a != b]
-    if leads and not any(_between(evidence, a, b, by_name[a], loss).is_clear for a, b in leads):
+    if leads and not any(evidence.difference(a, b, by_name[a], loss).is_clear for a, b in leads):
         where = _list([model for name in names for model in by_name[name]])
         return f"{_list(names)} are too close to call on {where}{none}."
     parts = []
@@ -133,17 +133,6 @@ def _too_close(evidence: Evidence, first: str, models: Sequence[str], loss: Loss
     return min(near, key=lambda label: near[label] or 0.0, default="")
 
 
-def _between(
-    evidence: Evidence, first: str, second: str, models: Sequence[str], loss: LossName
-) -> Difference:
-    """How much more the second loses than the first on these models, target by target."""
-    here, there = (
-        [cell for model in models for cell in evidence.scored(model, label)]
-        for label in (first, second)
-    )
-    return difference(here, there, loss)
-
-
 def _behind(
     evidence: Evidence, first: str, models: Sequence[str], loss: LossName
 ) -> dict[str, Difference]:
@@ -153,7 +142,7 @@ def _behind(
     for label in evidence.methods:
         whole = all(evidence.loss(*cell, label, loss) is not None for cell in cells)
         if label != first and whole:
-            rivals[label] = _between(evidence, first, label, models, loss)
+            rivals[label] = evidence.difference(first, label, models, loss)
     return rivals
 
 
