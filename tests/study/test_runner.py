@@ -259,7 +259,7 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("only", "message"),
     [
-        ("model=mini-9l", "no model named 'mini-9l'; did you mean 'mini-1l'"),
+        ("model=mini-9l", "no model of the study named 'mini-9l'; did you mean 'mini-1l'"),
         ("mehtod=itgis", "did you mean 'method'"),
         ("itgis", "selects nothing"),
         ("method=", "selects nothing"),

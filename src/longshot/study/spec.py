@@ -282,7 +282,7 @@ class Selection:
                 raise unknown_name("part of a study", name, (*known, "token"))
             for value in values.split(",") if name in known else ():
                 if value not in known[name]:
-                    raise unknown_name(name, value, known[name])
+                    raise unknown_name(f"{name} of the study", value, known[name])
             wanted[name] = frozenset(values.split(","))
         return cls(wanted)
 
