@@ -124,7 +124,7 @@ def exact() -> torch.Tensor:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deepening, "PIECE", 4096)
+    monkeypatch.setattr(deepening, "PIECES", (4096, 4096, 16384))
     monkeypatch.setattr(deepening, "SCOUT", 2048)
     monkeypatch.setattr(deepening, "GUESS", 512)
 

@@ -7,8 +7,10 @@
 3. *Choose* up to `per_decade` tokens of each decade by their probability on half A, in an order
    that depends on the seed, those that half A has seen first.
 4. *Certify*, on half B: pieces of ITGIS leaf by leaf until it knows the token well, then of
-   splitting, which checks it, until it does or too many were tried. Samples of half B are a third
-   opinion. What becomes of a candidate, and why, is in its certificate (`certificate.py`).
+   splitting, which checks it, until it does or all were tried; two small ones and then large ones,
+   since splitting gains more from one large population than from the mean of four small ones.
+   Samples of half B are a third opinion. What becomes of a candidate, and why, is in its
+   certificate (`certificate.py`).
 
 What to do next follows from the pieces that are done and from nothing else, so that the driver may
 be stopped anywhere and goes on. When to stop looks at errors, never at probabilities.
@@ -35,6 +37,7 @@ from longshot.methods.last_token import PRIOR
 from longshot.truth.certificate import (
     ESTIMATORS,
     KNOWN,
+    SAMPLES,
     Certificate,
     CertificatePiece,
     Estimator,
@@ -46,9 +49,8 @@ from longshot.truth.store import Store
 from longshot.work import Engine
 
 GUESS = 4096  # calls
-PIECE = 2**15  # calls of a piece that certifies
+PIECES = 2 * (2**15,) + 3 * (2**17,)  # calls of the pieces of an estimator that certifies
 SCOUT = 2**13  # calls of a scout
-MOST = 4  # pieces of an estimator
 FINE: dict[Estimator, float] = {"leafwise": 0.2, "splitting": 0.35}  # errors that need no more
 SCOUTS = 5  # for each candidate that is wanted, at most
 OPTIMISM = 5.0  # a guess may be so many times too high
@@ -107,7 +109,7 @@ def guess_vocabulary(cell: Cell, generator: torch.Generator) -> Float64[Tensor, 
 def run_piece(cell: Cell, key: PieceKey) -> CertificatePiece:
     """One estimate of one token."""
     scouts = key.half == 0
-    calls = SCOUT if scouts else PIECE
+    calls = SCOUT if scouts else PIECES[key.part]
     frozen = {
         "frozen": True,
         "relative_error": 1e-6,
@@ -206,29 +208,36 @@ class CellDeepened:
         for token in (t for decade in self.candidates() for t in decade):
             estimator = self._next(token, found.get(token))
             if estimator is not None:
-                part = self._parts(token, estimator)
+                part = len(self._calls(token, estimator))
                 keys.append(PieceKey(estimator, 1, token, self.wanted.seed, part))
         return keys
 
-    def _parts(self, token: int, estimator: Estimator) -> int:
-        return sum(key[:3] == (estimator, 1, token) for key in self.pieces)
+    def _calls(self, token: int, estimator: Estimator) -> list[int]:
+        """Those of the pieces that an estimator has of a candidate."""
+        name = (estimator, 1, token)
+        return [piece.calls for key, piece in self.pieces.items() if key[:3] == name]
 
     def _next(self, token: int, found: Certificate | None) -> Estimator | None:
         """The estimator that a candidate needs next; None if it is settled."""
+        opinions = found.opinions if found else {}
+        sampled = SAMPLES in opinions and opinions[SAMPLES].relative_error <= KNOWN
         for estimator in ESTIMATORS:
-            opinion = found.opinions.get(estimator) if found else None
-            parts = self._parts(token, estimator)
-            if opinion is None or _worth_another(opinion, parts, FINE[estimator]):
+            opinion = opinions.get(estimator)
+            spent = self._calls(token, estimator)
+            if opinion is None or _worth_another(opinion, spent, FINE[estimator]):
                 return estimator
-            if opinion.relative_error > KNOWN:
+            if opinion.relative_error > KNOWN and not sampled:
                 return None  # hopeless, and one opinion alone certifies nothing
         return None
 
 
-def _worth_another(opinion: Opinion, parts: int, fine: float) -> bool:
+def _worth_another(opinion: Opinion, spent: Sequence[int], fine: float) -> bool:
     """Whether another piece is needed and there is hope that the last one will be enough."""
-    error = opinion.relative_error
-    return error > fine and parts < MOST and (parts < 2 or error * (parts / MOST) ** 0.5 <= KNOWN)
+    error, ahead = opinion.relative_error, PIECES[len(spent) :]
+    if error <= fine or not ahead:
+        return False
+    in_the_end = error * (sum(spent) / sum((*spent, *ahead))) ** 0.5
+    return len(spent) < 3 or in_the_end <= KNOWN  # splitting is judged by a large piece
 
 
 @dataclass
