@@ -42,3 +42,8 @@ def method_names() -> list[str]:
 def preset_names() -> list[str]:
     """The studies that ship with the package."""
     return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def smaller_label(label: str, budget: int) -> str:
+    """What a method with several budgets is called at one that is not the largest."""
+    return f"{label}-{budget}"

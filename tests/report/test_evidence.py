@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from longshot.report.charts import run_charts
 from longshot.report.evidence import gather
 from longshot.study.summary import CONSTANT, score_run
 from tests.report.synthetic import make_evidence, make_run
@@ -33,6 +37,29 @@ def test_a_shared_stage_is_paid_once_or_by_each() -> None:
     own, together = (evidence.spent("m", "itgis", kind) for kind in ("alone", "each"))
     assert own == pytest.approx(together)
     assert evidence.spent("m", CONSTANT, "alone") is None
+
+
+def test_smaller_budgets_are_points_of_a_line_and_no_methods_of_their_own() -> None:
+    """By the budgets of their rows: a label that only looks like one stays a method."""
+    run = make_run(("m",), ("hex",), ("naive", "naive-64", "itgis", "itgis-9999"), 4)
+    budgets = {"naive-64": 64, "itgis-9999": 9999}
+    rows = tuple(
+        replace(row, estimate=replace(row.estimate, budget=budgets[row.key.method]))
+        if row.key.method in budgets and row.estimate
+        else row
+        for row in run.rows
+    )
+    evidence = gather(replace(run, rows=rows))
+    assert evidence.smaller == {"naive": ["naive-64"]}
+    assert evidence.methods == ("naive", "itgis", "itgis-9999")
+    assert evidence.known == (CONSTANT, "naive", "itgis", "itgis-9999")
+    spec = run_charts(evidence)["cost-is"]().to_dict()
+    (data,) = spec["datasets"].values()
+    assert sorted(record["method"] for record in data) == [
+        "itgis", "itgis-9999", "naive", "naive",
+    ]  # fmt: skip
+    assert '"line"' in json.dumps(spec)
+    assert '"line"' not in json.dumps(run_charts(gather(run))["cost-is"]().to_dict())
 
 
 def test_halves_need_both() -> None:

@@ -31,6 +31,16 @@ def test_a_label_may_stand_for_another_method_on_some_cells() -> None:
     assert not spec.covers("long", "mini-1l", "camel")
 
 
+def test_a_list_of_budgets_is_a_label_for_each() -> None:
+    spec = parse_spec(SMALL.replace("budget = 96", "budget = [96, 24, 48]"))
+    own = {label: entry for label, entry in spec.methods.items() if label.startswith("mhis")}
+    assert {label: entry.budget for label, entry in own.items()} == {
+        "mhis": 96, "mhis-24": 24, "mhis-48": 48,
+    }  # fmt: skip
+    assert {spec.method_name(label) for label in own} == {"mhis"}
+    assert all(entry.settings == spec.methods["mhis"].settings for entry in own.values())
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in PRESETS.glob("*.toml")))
 def test_presets_are_valid(name: str) -> None:
     assert preset(name).name == name
@@ -73,6 +83,11 @@ def test_the_papers_preset_has_the_papers_numbers() -> None:
         ("budget = 96", 'budget = "96"', "methods.mhis.budget: should be a valid integer"),
         ("budget = 96", "budget = 0", "methods.mhis.budget: "),
         ("budget = 96", "budget = 10000000000000000000", "methods.mhis.budget: "),
+        ("budget = 96", "budget = []", "methods.mhis.budget: is a number of calls, or a list"),
+        ("budget = 96", "budget = [9, 9]", "methods.mhis.budget: is a number of calls, or a list"),
+        ("budget = 96", "budget = [9, true]", "methods.mhis.budget: is a number of calls, or a"),
+        ("budget = 96", "budget = [0, 9]", "methods.mhis-0.budget: "),
+        ("budget = 96", "budget = [9, 96]\n[methods.mhis-9]\nbudget = 9", "mhis-9: is what a bud"),
         ("budget = 96", "", "methods.mhis.budget: is missing"),
         ('"tuned"', '"tune"', "methods.itgis.temperature: should be a valid number"),
         ("at_once = 2", "at_once = true", "line 5, at_once: should be a valid integer"),

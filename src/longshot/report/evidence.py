@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from longshot.names import smaller_label
 from longshot.study import Run
 from longshot.study.paired import Difference, difference
 from longshot.study.scores import LossName, average
@@ -47,8 +48,13 @@ class Evidence:
     models: tuple[str, ...]
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
-    """The baseline first, then the methods that have an estimate, in the order of the study."""
+    """The baseline first, then the methods that have an estimate, in the order of the study.
+
+    A method with several budgets is here with the largest alone.
+    """
     outcomes: Mapping[tuple[str, str, str], Scored]
+    smaller: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The labels of a method's smaller budgets, if it has some, from the smallest up."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -57,7 +63,8 @@ class Evidence:
     @property
     def known(self) -> tuple[str, ...]:
         """The baseline and every label of the study, also those without an estimate."""
-        return (CONSTANT, *self.run.study["methods"])
+        hidden = {label for labels in self.smaller.values() for label in labels}
+        return (CONSTANT, *(m for m in self.run.study["methods"] if m not in hidden))
 
     def cell_inputs(self, model: str) -> list[str]:
         """The distributions that were chosen for a model."""
@@ -134,10 +141,24 @@ def gather(run: Run, progress: Callable[[float], None] = lambda share: None) -> 
     outcomes = {(cell.model, cell.inputs, cell.method): cell for cell in scored}
     models, inputs = {model for model, _ in run.cells}, {inputs for _, inputs in run.cells}
     answered = {label for _, _, label in outcomes}
+    smaller = _smaller(run)
+    hidden = {label for labels in smaller.values() for label in labels}
     return Evidence(
         run=run,
         models=tuple(m for m in run.study["models"] if m in models),
         inputs=tuple(i for i in run.study["inputs"] if i in inputs),
-        labels=(CONSTANT, *(label for label in run.methods if label in answered)),
+        labels=(CONSTANT, *(m for m in run.methods if m in answered and m not in hidden)),
         outcomes=outcomes,
+        smaller=smaller,
     )
+
+
+def _smaller(run: Run) -> dict[str, list[str]]:
+    """Which labels are one method's with less to spend: those that `smaller_label` makes."""
+    budgets = {row.key.method: row.estimate.budget for row in run.rows if row.estimate}
+    found: dict[str, list[str]] = {}
+    for label, budget in sorted(budgets.items(), key=lambda item: item[1]):
+        for name in budgets:
+            if label == smaller_label(name, budget) and budget < budgets[name]:
+                found.setdefault(name, []).append(label)
+    return found

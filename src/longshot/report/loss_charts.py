@@ -129,11 +129,15 @@ def loss_by_distribution(evidence: Evidence, loss: LossName) -> Chart:
 
 
 def cost_against_accuracy(evidence: Evidence, loss: LossName) -> Chart:
-    """Mean loss over what one target costs alone: multiply-accumulates above, seconds below."""
+    """Mean loss over what one target costs alone: multiply-accumulates above, seconds below.
+
+    A method with several budgets is a line.
+    """
     top, records = _roof(evidence, loss), []
+    points = [(m, label) for m in evidence.methods for label in (*evidence.smaller.get(m, ()), m)]
     for model in evidence.models:
         constant = evidence.over_inputs(model, CONSTANT, loss).value
-        for label in evidence.methods:
+        for method, label in points:
             alone = evidence.spent(model, label, "alone")
             each = evidence.spent(model, label, "each")
             if alone and each and alone.macs > 0 and alone.seconds > 0:
@@ -145,7 +149,7 @@ def cost_against_accuracy(evidence: Evidence, loss: LossName) -> Chart:
                     "constant": None if constant is None else number(min(constant, top)),
                 }
                 mean = evidence.over_inputs(model, label, loss)
-                records += _record(mean, top, method=label, model=model, **spent)
+                records += _record(mean, top, method=method, model=model, **spent)
     name, styles = f"cost-{loss}", looks(evidence.known)
     said = tip(
         "model", "method", "loss", "error", "multiply-accumulates", "seconds",
@@ -162,6 +166,7 @@ def cost_against_accuracy(evidence: Evidence, loss: LossName) -> Chart:
         dotted = alt.Chart().mark_rule(strokeDash=[2, 4], color=styles[CONSTANT].colour)
         layers = alt.layer(
             dotted.encode(y="constant:Q"),
+            *([base.mark_line(strokeWidth=1.5)] if evidence.smaller else []),
             base.mark_rule(opacity=0.7).encode(y="low:Q", y2="high:Q"),
             *marks(base.encode(tooltip=said), shape, "beyond", size=80, opacity=1),
             data=named(name),

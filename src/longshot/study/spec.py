@@ -21,6 +21,9 @@
     budget = 65536
     inputs = ["camel"]               # not on all of them
 
+    [methods.auto]
+    budget = [512, 4096, 65536]      # the labels auto (of the largest), auto-512 and auto-4096
+
     [temperatures.itgis.mini-1l]     # known already: these are not tuned
     camel = 0.5
 
@@ -52,7 +55,7 @@ from longshot.estimate import LARGEST_BUDGET
 from longshot.files import read_text
 from longshot.methods import METHODS, Method, make_method
 from longshot.methods.base import complaint, settings_table
-from longshot.names import PRESETS, preset_names
+from longshot.names import PRESETS, preset_names, smaller_label
 from longshot.toml import KeyPath, TomlFile
 from longshot.truth.result import RELATIVE_ERROR
 
@@ -203,7 +206,7 @@ class _Checker:
     file: TomlFile
 
     def check(self) -> Spec:
-        spec: Spec = self._validated((), Spec, self.file.parsed)
+        spec: Spec = self._validated((), Spec, self._one_budget_each())
         spec._file = self.file
         for label, entry in spec.methods.items():
             path = ("methods", label)
@@ -232,6 +235,29 @@ class _Checker:
             if name not in METHODS:
                 self.file.refuse(("temperatures", name), str(unknown_name("method", name, METHODS)))
         return spec
+
+    def _one_budget_each(self) -> dict[str, Any]:
+        """The file with a label for each budget where a method has a list of them."""
+        found = self.file.parsed
+        if not isinstance(methods := found.get("methods"), dict):
+            return found
+        apart: dict[str, Any] = {}
+        for label, entry in methods.items():
+            budgets = entry.get("budget") if isinstance(entry, dict) else None
+            if not isinstance(budgets, list):
+                apart[label] = entry
+                continue
+            whole = all(type(budget) is int for budget in budgets)
+            if not budgets or not whole or len(set(budgets)) < len(budgets):
+                path = ("methods", label, "budget")
+                self.file.refuse(path, "is a number of calls, or a list of different ones")
+            apart[label] = {**entry, "budget": max(budgets)}
+            for budget in sorted(budgets)[:-1]:
+                name = smaller_label(label, budget)
+                if name in methods:
+                    self.file.refuse(("methods", name), f"is what a budget of {label} is called")
+                apart[name] = {"method": label, **entry, "budget": budget}
+        return {**found, "methods": apart}
 
     def _settings(self, path: KeyPath, name: str, settings: Mapping[str, Any]) -> None:
         """Types first, by the method's own annotations; then the method's own judgement."""

@@ -22,6 +22,7 @@ from tests.faults.kills.trial import VICTIMS, Killed, cases
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("kills.jsonl"))
@@ -32,7 +33,7 @@ def main() -> int:
     told = {one["number"]: one for one in map(json.loads, kept) if one["seed"] == options.seed}
     with tempfile.TemporaryDirectory() as place, options.keep.open("a") as keep:
         killed = None
-        for case in itertools.islice(cases(), options.count):
+        for case in itertools.islice(cases(), options.first, options.first + options.count):
             if case.number in told or case.victim not in options.victims:
                 continue
             killed = killed or Killed(Path(place))
