@@ -100,8 +100,7 @@ def main(folder: Path) -> None:
     beyond = asked.estimates("six-words", "naive", tokens)
     four = [i for i, answer in enumerate(beyond) if not answer.hits][:4]
     far = {
-        method: asked.estimates("six-words", method, [tokens[i] for i in four])
-        for method in BEYOND
+        method: asked.estimates("six-words", method, [tokens[i] for i in four]) for method in BEYOND
     }
     print(page(table, words, by_method, [texts[i] for i in four], far))
 
@@ -183,11 +182,11 @@ number of calls: 4,096 without gradients, 1,024 with.
 |---|---|{lines}|
 {rows}
 
-| method | calls at most | two-sided intervals, of 8 | of these hold | seconds a word | at most | multiply-accumulates |
+| method | calls | two-sided, of 8 | of these hold | seconds a word | at most | macs a word |
 |---|---|---|---|---|---|---|
 {summaries}
 
-Seconds and multiply-accumulates of what the words share are charged to each in full.
+What the words share is charged to each in full; macs are multiply-accumulates.
 
 ## 16,777,216 prompts, too many to run
 

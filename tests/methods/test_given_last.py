@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 import longshot as ls
-from longshot.methods.given_last import log_tail, two_way
+from longshot.methods.given_last import saddlepoint, two_way
 from tests.methods.enumerable import enumerated
 
 Z = torch.tensor([0.2, 1.0, 2.0, 3.0], dtype=torch.float64)
@@ -30,12 +30,12 @@ def exact(name: str) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["normal", "skewed"])
 def test_tails_are_those_of_the_law(name: str) -> None:
     """Within a tenth or, where a normal tail would be off by more than half, within a third."""
-    found, plain = log_tail(Z, draws(name, 20_000)), torch.special.log_ndtr(-Z)
+    found, plain = saddlepoint(Z, draws(name, 20_000)), torch.special.log_ndtr(-Z)
     wrong = (found - exact(name)).abs()
     assert float(wrong.max()) < (0.1 if name == "normal" else 0.35)
     if name != "normal":
         assert float((plain - exact(name)).abs().max()) > 0.5
-    beyond = log_tail(torch.tensor([8.0, 12.0]).double(), draws(name, 2000))
+    beyond = saddlepoint(torch.tensor([8.0, 12.0]).double(), draws(name, 2000))
     assert bool(beyond.isfinite().all())
     assert float(beyond[1]) < float(beyond[0])
 
