@@ -20,6 +20,7 @@ ORDER = (
     "names",
     "quantities",
     "threads",
+    "allocator",
     "shown",
     "bar",
     "work",

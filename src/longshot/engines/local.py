@@ -26,6 +26,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from longshot.allocator import keep_freed_memory
 from longshot.errors import LongshotError
 from longshot.threads import torch_threads
 from longshot.work import Item, Result
@@ -146,6 +147,7 @@ def _work(pipe: Connection, place: Path) -> None:
     import torch
 
     torch.set_num_threads(1)
+    keep_freed_memory()
     function = pickle.loads(place.read_bytes())
     while True:
         try:

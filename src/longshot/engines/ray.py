@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 
 from longshot.engines import leftovers
+from longshot.allocator import keep_freed_memory
 from longshot.errors import LongshotError, first_line, needs
 from longshot.work import Item, Result
 
@@ -119,6 +120,7 @@ def _call(shared: list[Any], item: Any) -> Any:
     import torch
 
     torch.set_num_threads(1)
+    keep_freed_memory()
     reference = shared[0]
     name = reference.hex()
     if name not in _functions:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from longshot.allocator import keep_freed_memory
 from longshot.errors import LongshotError, first_line, unknown_name
 from longshot.files import check_archive, parse_json, read_tensors, read_text
 from longshot.models.base import Model
@@ -84,6 +85,7 @@ def load_model(
     `transformers` model in memory comes with its `tokenizer`; a TransformerLens model may bring
     its own. Both stay on their device and in their precision.
     """
+    keep_freed_memory()
     if isinstance(name_or_path, Model):
         return name_or_path
     if isinstance(name_or_path, nn.Module):

@@ -7,10 +7,10 @@
 3. *Choose* up to `per_decade` tokens of each decade by their probability on half A, in an order
    that depends on the seed, those that half A has seen first.
 4. *Certify*, on half B: pieces of ITGIS leaf by leaf until it knows the token well, then of
-   splitting, which checks it, until it does or all were tried; two small ones and then large ones,
-   since splitting gains more from one large population than from the mean of four small ones.
-   Samples of half B are a third opinion. What becomes of a candidate, and why, is in its
-   certificate (`certificate.py`).
+   splitting, which checks it, until it does or all were tried; the last piece is a large one, for
+   tokens that nothing else can certify, since one large population of splitting gains more than the
+   mean of four small ones. Samples of half B are a third opinion. What becomes of a candidate, and
+   why, is in its certificate (`certificate.py`).
 
 What to do next follows from the pieces that are done and from nothing else, so that the driver may
 be stopped anywhere and goes on. When to stop looks at errors, never at probabilities.
@@ -49,7 +49,7 @@ from longshot.truth.store import Store
 from longshot.work import Engine
 
 GUESS = 4096  # calls
-PIECES = 2 * (2**15,) + 3 * (2**17,)  # calls of the pieces of an estimator that certifies
+PIECES = 4 * (2**15,) + (2**17,)  # calls of the pieces of an estimator that certifies
 SCOUT = 2**13  # calls of a scout
 FINE: dict[Estimator, float] = {"leafwise": 0.2, "splitting": 0.35}  # errors that need no more
 SCOUTS = 5  # for each candidate that is wanted, at most
@@ -234,10 +234,10 @@ class CellDeepened:
 def _worth_another(opinion: Opinion, spent: Sequence[int], fine: float) -> bool:
     """Whether another piece is needed and there is hope that the last one will be enough."""
     error, ahead = opinion.relative_error, PIECES[len(spent) :]
-    if error <= fine or not ahead:
+    if not ahead or error <= (KNOWN if ahead[0] > PIECES[0] else fine):
         return False
     in_the_end = error * (sum(spent) / sum((*spent, *ahead))) ** 0.5
-    return len(spent) < 3 or in_the_end <= KNOWN  # splitting is judged by a large piece
+    return len(spent) < 2 or in_the_end <= KNOWN
 
 
 @dataclass
