@@ -15,7 +15,7 @@ from longshot.evaluate.argmax import readout
 from longshot.inputs import by_length
 from longshot.models import Growing, Model, SizedNetwork, in_blocks
 
-BLOCK = 64  # rows of one model call: many enough for fast products, few enough for the cache
+BLOCK = 128  # rows of one model call: many enough for fast products, few enough for the cache
 GRAIN = 8  # the last block is filled up to a multiple of this: a few chains alone waste nothing
 
 
