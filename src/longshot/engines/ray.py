@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from longshot.engines import leftovers
 from longshot.allocator import keep_freed_memory
+from longshot.engines import leftovers
 from longshot.errors import LongshotError, first_line, needs
 from longshot.work import Item, Result
 
