@@ -4,13 +4,14 @@
 2. *Scout*, on half A. Tokens that the samples of half A know to a half need no scout. Of the
    others those that half A has seen, and then those that are guessed, in a decade that lacks
    candidates get a short run of splitting.
-3. *Choose* up to `per_decade` tokens of each decade by their probability on half A, in an order
-   that depends on the seed, those that half A has seen first.
+3. *Choose* `per_decade` tokens of each decade by their probability on half A, in an order that
+   depends on the seed, those that half A has seen first. For one that is refused the next one is
+   tried, up to twice as many in all.
 4. *Certify*, on half B: pieces of ITGIS leaf by leaf until it knows the token well, then of
    splitting, which checks it, until it does or all were tried; the last piece is a large one, for
    tokens that nothing else can certify, since one large population of splitting gains more than the
-   mean of four small ones. Samples of half B are a third opinion. What becomes of a candidate, and
-   why, is in its certificate (`certificate.py`).
+   mean of four small ones, or together know it nearly well enough. Samples of half B are a third
+   opinion. What becomes of a candidate, and why, is in its certificate (`certificate.py`).
 
 What to do next follows from the pieces that are done and from nothing else, so that the driver may
 be stopped anywhere and goes on. When to stop looks at errors, never at probabilities.
@@ -21,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 
 import torch
 from jaxtyping import Float64
@@ -35,6 +36,7 @@ from longshot.inputs import Tree
 from longshot.methods import make_method
 from longshot.methods.last_token import PRIOR
 from longshot.truth.certificate import (
+    CERTAIN,
     ESTIMATORS,
     KNOWN,
     SAMPLES,
@@ -53,6 +55,8 @@ PIECES = 4 * (2**15,) + (2**17,)  # calls of the pieces of an estimator that cer
 SCOUT = 2**13  # calls of a scout
 FINE: dict[Estimator, float] = {"leafwise": 0.2, "splitting": 0.35}  # errors that need no more
 SCOUTS = 5  # for each candidate that is wanted, at most
+NEARLY = 0.35  # the error of all opinions together that more pieces may bring below what is asked
+TRIED = 2  # candidates for each that is wanted, at most
 OPTIMISM = 5.0  # a guess may be so many times too high
 WAVE = 8  # scouts between two looks at what is still lacking
 
@@ -166,22 +170,33 @@ class CellDeepened:
         return {k.token: p.log_probability for k, p in self.pieces.items() if k.half == 0}
 
     def candidates(self) -> list[list[int]]:
-        """The tokens of each decade by half A, as many as are wanted and there are."""
-        known = {**self.sampled, **self.scouted}
-        return [
-            [t for t in self.order if low <= known.get(t, math.inf) < high][
-                : self.wanted.per_decade
-            ]
-            for low, high in self.wanted.decades
-        ]
+        """The tokens of each decade by half A, as many as are wanted and not refused."""
+        known, refused = {**self.sampled, **self.scouted}, self.refused()
+        found = []
+        for low, high in self.wanted.decades:
+            fit = [t for t in self.order if low <= known.get(t, math.inf) < high]
+            good = accumulate(t not in refused for t in fit)
+            enough = next((i for i, n in enumerate(good, 1) if n == self.wanted.per_decade), None)
+            found.append(fit[: min(enough or len(fit), self.most)])
+        return found
+
+    @property
+    def most(self) -> int:
+        """How many candidates of a decade are tried."""
+        return TRIED * self.wanted.per_decade
+
+    def refused(self) -> set[int]:
+        """Candidates that are settled and not certified."""
+        found = self.certificates()
+        return {c.token for c in found if not c.is_certified and self._next(c.token, c) is None}
 
     def scouts(self) -> list[PieceKey]:
         """Whom to scout next: tokens whose guess lies where candidates are lacking."""
-        wanted, scouted = self.wanted, self.scouted
+        wanted, scouted, refused = self.wanted, self.scouted, self.refused()
         lacking = [
             (low, high + math.log(OPTIMISM))
             for (low, high), found in zip(wanted.decades, self.candidates(), strict=True)
-            if len(found) < wanted.per_decade
+            if len(found) < self.most and len({*found} - refused) < wanted.per_decade
         ]
         most = SCOUTS * wanted.per_decade * len(wanted.decades)
         fits = (
@@ -228,6 +243,9 @@ class CellDeepened:
                 return estimator
             if opinion.relative_error > KNOWN and not sampled:
                 return None  # hopeless, and one opinion alone certifies nothing
+        if found and len(found.known) > 1 and CERTAIN < found.relative_error <= NEARLY:
+            left = (e for e in ESTIMATORS if len(self._calls(token, e)) < len(PIECES))
+            return next(left, None)
         return None
 
 
@@ -286,7 +304,6 @@ def deepen(
 
 
 def _waves(state: CellDeepened) -> Iterator[Sequence[PieceKey]]:
-    """Scouts until no decade lacks candidates, then certificates until all are settled."""
-    for wave in (state.scouts, state.next_pieces):
-        while keys := wave():
-            yield keys
+    """Scouts while a decade lacks candidates, then certificates until all are settled."""
+    while keys := state.scouts() or state.next_pieces():
+        yield keys
