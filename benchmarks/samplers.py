@@ -215,9 +215,9 @@ def steppers(
     return walker.step, round_trip, len(inputs.free_positions)
 
 
-def alone(function: str, environment: dict[str, str]) -> str:
-    """What a function of this module prints in a process of its own."""
-    code = f"import benchmarks.samplers as s; s.{function}()"
+def alone(function: str, environment: dict[str, str], module: str = __name__) -> str:
+    """What a function of a module prints in a process of its own."""
+    code = f"import {module} as m; m.{function}()"
     command, variables = [sys.executable, "-c", code], {**os.environ, **environment}
     return subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, env=variables
