@@ -95,6 +95,7 @@ class ChangedInputs:
         }
         near = torch.tensor([1 / (1 + k - i) for i in earlier], dtype=torch.float64)
         self.choice = near / near.sum()
+        self.alike = {p: [j for j, i in enumerate(earlier) if positions[i] is p] for p in self.flat}
         self.log_largest_weight = float(self.log_ratio.max())
         if earlier:
             self.log_largest_weight -= math.log(1 - FLATTENED)
@@ -115,10 +116,10 @@ class ChangedInputs:
         total = torch.zeros(len(tokens), dtype=torch.float64)
         if not self.earlier:
             return total
-        for i, share in zip(self.earlier, self.choice.tolist(), strict=True):
-            p = self.positions[i]
-            ratio = self.flat[p].log_probs - p.log_probs
-            total += share * ratio[p.index_of(tokens[:, i])].exp()
+        for p, places in self.alike.items():
+            ratio = (self.flat[p].log_probs - p.log_probs).exp()
+            drawn = p.index_of(tokens[:, [self.earlier[j] for j in places]])
+            total += (self.choice[places] * ratio[drawn]).sum(1)
         return (1 - FLATTENED + FLATTENED * total).log()
 
     def log_weight(self, tokens: Int64[Tensor, "n length"]) -> Float64[Tensor, " n"]:
