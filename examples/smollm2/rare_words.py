@@ -188,7 +188,7 @@ prints this page, on one core.
 
 ## 65,536 prompts, all of them run
 
-"The farmer sold the boat near the church and then": a scene of four words with sixteen choices
+"The hungry farmer sold the boat": a scene of four words with sixteen choices
 each (`examples/smollm2/four-words.toml`). All {count:,} prompts were run as a tree of beginnings,
 in {minutes:.0f} minutes, which gives the exact probability of every next word. The eight words are
 spread over those of 1e-5 … 3e-4 that 2,048 plain samples do not show. No knob is turned but the
@@ -206,7 +206,7 @@ What the words share is charged to each in full; macs are multiply-accumulates.
 
 ## 16,777,216 prompts, too many to run
 
-The same scenes with a manner and a time (`examples/smollm2/six-words.toml`), and the first four of
+The same scenes with what the thing is like and a time (`examples/smollm2/six-words.toml`), and the first four of
 these words that 4,096 plain samples do not show. Two methods with other inputs check each other.
 
 | next word | {beyond_names} |
