@@ -18,6 +18,7 @@ from torch.nn.functional import linear
 from torch.utils.flop_counter import register_flop_formula
 
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+LARGE_HEAD = 2**12  # weights of a head: of 16 · 64 in the shipped models, of 64 · 512 in the paper's
 
 
 def dense(
@@ -40,9 +41,13 @@ def to_width(
 ) -> Float[Tensor, "rows {heads} width"]:
     """W_hᵀ·x_h for each head h, whose part of x and of the weight's rows is a block.
 
-    All heads in one product, since one of batches would be MKL's: each row comes once for a head,
-    with zeros in the places of the others, which add nothing.
+    One product of batches would be MKL's. So large heads have a product each, and small ones, whose
+    products take less than their beginning, are all in one: each row comes once for a head, with
+    zeros in the places of the others, which add nothing.
     """
+    if large(weight, heads):
+        blocks = zip(x.chunk(heads, 1), weight.chunk(heads), strict=True)
+        return torch.stack([dense(part, block.mT) for part, block in blocks], 1)
     apart = x.new_zeros(len(x), heads, heads, x.shape[1] // heads)
     apart.diagonal(dim1=1, dim2=2).copy_(x.unflatten(1, (heads, -1)).mT)
     return dense(apart.view(-1, x.shape[1]), weight.mT).view(len(x), heads, -1)
@@ -53,8 +58,16 @@ def from_width(
 ) -> Float[Tensor, "rows inner"]:
     """W_h·x_h for each head h, side by side."""
     rows, heads, width = x.shape
+    if large(weight, heads):
+        blocks = zip(x.unbind(1), weight.chunk(heads), strict=True)
+        return torch.cat([dense(part, block) for part, block in blocks], 1)
     every = dense(x.reshape(-1, width), weight).view(rows, heads, heads, -1)
     return every.diagonal(dim1=1, dim2=2).mT.flatten(1)
+
+
+def large(weight: Float[Tensor, "inner width"], heads: int) -> bool:
+    """Whether a product for each head is worth it; whatever the rows, which must not matter."""
+    return weight.numel() > heads * LARGE_HEAD
 
 
 def product(
