@@ -18,7 +18,7 @@ from torch.nn.functional import linear
 from torch.utils.flop_counter import register_flop_formula
 
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-LARGE_HEAD = 2**12  # weights of a head: of 16 · 64 in the shipped models, of 64 · 512 in the paper's
+LARGE_HEAD = 2**12  # weights; a head has 16 · 64 in the shipped models and 64 · 512 in the paper's
 
 
 def dense(
