@@ -206,8 +206,8 @@ What the words share is charged to each in full; macs are multiply-accumulates.
 
 ## 16,777,216 prompts, too many to run
 
-The same scenes with what the thing is like and a time (`examples/smollm2/six-words.toml`), and the first four of
-these words that 4,096 plain samples do not show. Two methods with other inputs check each other.
+The same scenes with what the thing is like and a time (`examples/smollm2/six-words.toml`), and the
+first four of these words that 4,096 plain samples do not show. Two methods check each other.
 
 | next word | {beyond_names} |
 |---|---|---|
