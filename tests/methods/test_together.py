@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -155,3 +156,6 @@ def test_auto_takes_both_where_it_can_and_says_so() -> None:
     path = ls.estimate(model, inputs, ls.Continuation((6, 6)), budget=4000)
     assert few.explanation.endswith("so splitting went on.")
     assert path.explanation.endswith("so splitting went on.")
+    others = ls.TokenIn(frozenset(range(model.vocab_size)) - {6})
+    often = ls.estimate(model, inputs, others, budget=2**16)
+    assert re.match(r"1024 plain draws hit 10\d\d times, so plain sampling", often.explanation)

@@ -74,7 +74,7 @@ class Auto(Method):
         splitting = Splitting(relative_error=self.relative_error)
         rest = replace(job, budget=job.budget - math.ceil(seen.macs / job.call_macs))
         most, hits = job.budget // event.steps, float(seen.found.grade.sum())
-        why = f"{look.n} plain draws hit {hits:.3g} times"
+        why = f"{look.n} plain draws hit {'once' if hits == 1 else f'{hits:.4g} times'}"
         often = len(seen.found.rows) >= SEEN and needed * look.n / hits <= most / 2
         if not often:
             try:
