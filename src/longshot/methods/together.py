@@ -39,7 +39,7 @@ from longshot.numerics import effective_sample_size, log_mean, pareto_k, relativ
 
 UNREACHED = 60.0  # log of how much more a hit that q does not reach weighs than any draw
 LEAST_REACHED = 0.05  # the smallest D that says something
-LEAST = 1e-300  # an end that is rounded to zero
+SMALLEST = 1e-300  # an end that is rounded to zero
 NORMAL = 1.96  # errors of a normal law in half an interval
 
 
@@ -52,7 +52,7 @@ class Claim(NamedTuple):
     @property
     def arms(self) -> tuple[float, float]:
         """How far the interval reaches down and up, on the log scale."""
-        low, high = (math.log(max(end, LEAST)) for end in self.interval)
+        low, high = (math.log(max(end, SMALLEST)) for end in self.interval)
         return self.log_probability - low, high - self.log_probability
 
     @property
@@ -63,12 +63,9 @@ class Claim(NamedTuple):
 
 def of_draws(log_w: Float64[Tensor, " draw"]) -> Claim | str:
     """The mean of independent draws of w·1[hit], −inf for those that miss."""
-    log_p, size, k = (
-        log_mean(log_w),
-        effective_sample_size(log_w),
-        pareto_k(log_w[log_w > -math.inf]),
-    )
-    found = of_weighted_draws(log_p, relative_error(log_w), size, k)
+    log_p, error = log_mean(log_w), relative_error(log_w)
+    size, k = effective_sample_size(log_w), pareto_k(log_w[log_w > -math.inf])
+    found = of_weighted_draws(log_p, error, size, k)
     return found if isinstance(found, str) else Claim(log_p, found)
 
 
@@ -79,7 +76,7 @@ class Hits(NamedTuple):
     log_w: Float64[Tensor, " hit"]
 
 
-def bridged(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Claim | str:
+def joined(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Claim | str:
     """N/D from the w of independent draws, −inf for those that miss, and populations with hits.
 
     Of fewer than three populations nothing tells the error of D: the draws' own mean.
@@ -189,7 +186,7 @@ class TogetherRun:
     def answer(self, drawn: LeafDraws) -> Estimate:
         """The estimate from all populations and the last draws."""
         alone, log_w = self.splitting.answer(), as_one_mean(drawn.strata)
-        measured = bridged(log_w, self.hits(drawn))
+        measured = joined(log_w, self.hits(drawn))
         macs = self.splitting.macs + self.leafwise.macs
         cost = Cost(math.ceil(macs / self.job.call_macs), 0, macs, alone.cost.seconds)
         drawn_hits = int((log_w > -math.inf).sum())
