@@ -83,7 +83,24 @@ def test_draws_that_reach_hardly_any_hit_say_nothing() -> None:
     log_w, populations, _ = draws(torch.Generator().manual_seed(3), math.inf)
     far = [Hits(hits.log_mass, hits.log_w + 12) for hits in populations]
     assert "reach only" in str(joined(log_w, far))
-    assert joined(log_w, far[:2]) == of_draws(log_w)
+
+
+@pytest.mark.parametrize("populations", [0, 1, 2])
+def test_few_populations_do_not_vouch_for_the_draws(populations: int) -> None:
+    """Draws that see half: their own interval ends below the whole, the longer one does not."""
+    generator, held, alone = torch.Generator().manual_seed(4), 0, 0
+    for _ in range(40):
+        log_w, hits, p = draws(generator, math.inf)
+        found, half = joined(log_w, hits[:populations]), of_draws(log_w)
+        assert isinstance(found, Claim)
+        assert isinstance(half, Claim)
+        assert found.log_probability == half.log_probability
+        assert found.interval[0] == pytest.approx(half.interval[0])
+        assert found.error > 0.6  # rounds go on
+        held += found.interval[0] <= p <= found.interval[1]
+        alone += half.interval[1] >= p
+    assert held == 40
+    assert alone <= 4
 
 
 def test_opinions_that_do_not_meet() -> None:
