@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
+from benchmarks import known
 from benchmarks.__main__ import registered, run
 from benchmarks.literal import LiteralMHIS, gradient_of
 from benchmarks.timing import compare, compare_least
@@ -63,3 +66,24 @@ def test_the_yardstick_knows_its_state_without_evaluating_it_again() -> None:
     assert not torch.equal(walk.tokens, before)
     for kept, fresh in zip(walk.state, gradient_of(model, walk.tokens, 3), strict=True):
         assert torch.allclose(kept, fresh, atol=1e-5)
+
+
+def test_a_scored_problem_is_as_rare_as_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product of matrices against the sum over all inputs; another threshold is far off."""
+    for name, size in {"LENGTH": 4, "VOCAB": 5, "LAST": 6, "RARE_FIRST": 0.3}.items():
+        monkeypatch.setattr(known, name, size)
+    monkeypatch.setattr(known, "LOW", 1e-3)
+    monkeypatch.setattr(known, "HIGH", 1e-2)
+    for seed in range(5):
+        problem = known.scored(seed)
+        network = problem.model.network
+        assert isinstance(network, known.Scored)
+        assert network.effects.second.any()
+        tokens = torch.tensor(list(itertools.product(range(5), range(5), range(5), range(6))))
+        p, lead = (
+            problem.inputs.log_prob(tokens).exp(),
+            network.activation(problem.model.embed(tokens)),
+        )
+        assert float(p[lead[:, 0] > 0].sum()) == pytest.approx(problem.truth, rel=1e-9)
+        assert float(p[lead[:, 0] > 1].sum()) < 0.9 * problem.truth
+        assert float(lead.abs().min()) == known.STEP / 2

@@ -123,7 +123,7 @@ def upper_bound(samples: int, hits: int = 0, *, log_largest_weight: float = 0.0)
     return 0.0, math.exp(min(math.log(share) + log_largest_weight, 0.0))
 
 
-def log_share_limit(found: int, count: int) -> float:
+def log_share_limit(found: float, count: float) -> float:
     """log of Jeffreys' lower limit of a share that was seen in `found` of `count` draws."""
     return math.log(float(special.betaincinv(found + 0.5, count - found + 0.5, (1 - LEVEL) / 2)))
 

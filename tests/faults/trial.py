@@ -10,8 +10,10 @@ from tests.faults.commands import COMMANDS, run, with_fault
 from tests.faults.injector import FAULTS
 
 
-def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, int]:
-    """How many points there are, and how many kills were survived."""
+def tried(
+    name: str, prepared: Path, most: int | None, seed: int, first: int = 1, last: int | None = None
+) -> tuple[int, int, int]:
+    """How many points there are, how many from `first` to `last` were tried, how many by kills."""
     command, folder = COMMANDS[name], prepared.parent / f"{prepared.name}-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(prepared, folder)
@@ -25,8 +27,9 @@ def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, 
     expected = command.data(folder)
     assert expected
     draw, kills = random.Random(f"{seed} {name}"), 0
-    numbers = list(range(1, len(points) + 1))
-    for at in sorted(draw.sample(numbers, min(most or len(numbers), len(numbers)))):
+    numbers = list(range(first, min(last or len(points), len(points)) + 1))
+    some = sorted(draw.sample(numbers, min(most or len(numbers), len(numbers))))
+    for at in some:
         fault = draw.choice(FAULTS) if most else FAULTS[(at + seed) % len(FAULTS)]
         where = f"{name}, point {at} ({points[at - 1]}), {fault}"
         _clear(folder)
@@ -41,7 +44,7 @@ def tried(name: str, prepared: Path, most: int | None, seed: int) -> tuple[int, 
         code, printed, _ = with_fault(command, folder, None, "")
         assert code == 0, f"{where}, again: {printed}"
         assert command.data(folder) == expected, f"{where}: not the same when run again"
-    return len(points), kills
+    return len(points), len(some), kills
 
 
 def _clear(folder: Path) -> None:

@@ -18,8 +18,8 @@ from longshot.methods.together import (
     Claim,
     Hits,
     TogetherRun,
-    bridged,
     combined,
+    joined,
     of_draws,
 )
 from tests.methods.enumerable import Enumerated, enumerated
@@ -62,7 +62,7 @@ def test_hits_that_no_draw_reaches_are_made_up_for(missed: float) -> None:
     generator, held, alone = torch.Generator().manual_seed(1), 0, 0
     for _ in range(40):
         log_w, populations, p = draws(generator, missed)
-        found, half = bridged(log_w, populations), of_draws(log_w)
+        found, half = joined(log_w, populations), of_draws(log_w)
         assert isinstance(found, Claim)
         assert isinstance(half, Claim)
         held += found.interval[0] <= p <= found.interval[1]
@@ -74,7 +74,7 @@ def test_hits_that_no_draw_reaches_are_made_up_for(missed: float) -> None:
 
 def test_what_draws_reach_whole_is_theirs_alone() -> None:
     log_w, populations, _ = draws(torch.Generator().manual_seed(2), 0.0)
-    found, alone = bridged(log_w, populations), of_draws(log_w)
+    found, alone = joined(log_w, populations), of_draws(log_w)
     assert isinstance(found, Claim)
     assert isinstance(alone, Claim)
     assert found.log_probability == pytest.approx(alone.log_probability, abs=0.02)
@@ -83,8 +83,25 @@ def test_what_draws_reach_whole_is_theirs_alone() -> None:
 def test_draws_that_reach_hardly_any_hit_say_nothing() -> None:
     log_w, populations, _ = draws(torch.Generator().manual_seed(3), math.inf)
     far = [Hits(hits.log_mass, hits.log_w + 12) for hits in populations]
-    assert "reach only" in str(bridged(log_w, far))
-    assert bridged(log_w, far[:2]) == of_draws(log_w)
+    assert "reach only" in str(joined(log_w, far))
+
+
+@pytest.mark.parametrize("populations", [0, 1, 2])
+def test_few_populations_do_not_vouch_for_the_draws(populations: int) -> None:
+    """Draws that see half: their own interval ends below the whole, the longer one does not."""
+    generator, held, alone = torch.Generator().manual_seed(4), 0, 0
+    for _ in range(40):
+        log_w, hits, p = draws(generator, math.inf)
+        found, half = joined(log_w, hits[:populations]), of_draws(log_w)
+        assert isinstance(found, Claim)
+        assert isinstance(half, Claim)
+        assert found.log_probability == half.log_probability
+        assert found.interval[0] == pytest.approx(half.interval[0])
+        assert found.error > 0.6  # rounds go on
+        held += found.interval[0] <= p <= found.interval[1]
+        alone += half.interval[1] >= p
+    assert held == 40
+    assert alone <= 4
 
 
 def test_opinions_that_do_not_meet() -> None:

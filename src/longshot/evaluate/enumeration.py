@@ -52,7 +52,9 @@ class Enumeration:
             for start in range(0, self.inputs.count, CHUNK):
                 sheet = _Sheet.of(self.inputs, start)
                 if isinstance(self.model.network, CachedNetwork):
-                    yield from self._grow(self.model.network, sheet)
+                    _, nodes = sheet.children(torch.tensor([[0, len(sheet.tokens)]]), 0)
+                    for some in nodes.split(_most(self.model.network, 1)):
+                        yield from self._grow(self.model.network, sheet, some)
                 else:
                     yield from self._plain(sheet)
 
@@ -70,13 +72,14 @@ class Enumeration:
         self,
         network: CachedNetwork,
         sheet: _Sheet,
-        nodes: Int64[Tensor, "node 2"] | None = None,
+        nodes: Int64[Tensor, "node 2"],
         start: int = 0,
         past: Memory | None = None,
     ) -> Iterator[Leaves]:
-        """All leaves of nodes, each its first and last row, that are known up to `start`."""
-        if nodes is None:
-            nodes = torch.tensor([[0, len(sheet.tokens)]])
+        """All leaves of nodes, each its first and last row, that are known up to `start`.
+
+        The rows of a node have one more token in common than is known.
+        """
         stop = min(sheet.parting(first, last) for first, last in nodes.tolist())
         memory = network.memory(len(nodes), stop + self.more)
         for layer, known in zip(memory, past or (), strict=past is not None):
@@ -94,7 +97,7 @@ class Enumeration:
             yield Leaves(tokens, sheet.log_prob[leaf], activation[node], go_on)
             self.macs += go_on.macs
         children, parent = children[~ended], parent[~ended]
-        most = network.rows(stop) if isinstance(network, SizedNetwork) else ROWS
+        most = _most(network, stop)
         for here in range(0, len(children), most):
             some, whose = children[here : here + most], parent[here : here + most]
             whole = len(some) == len(nodes) and bool((whose == torch.arange(len(nodes))).all())
@@ -136,6 +139,11 @@ class _Sheet(NamedTuple):
             found += list(pairwise(edges))
             parent += [i] * (len(edges) - 1)
         return torch.tensor(parent), torch.tensor(found)
+
+
+def _most(network: CachedNetwork, positions: int) -> int:
+    """How many nodes of some length walk together."""
+    return network.rows(positions) if isinstance(network, SizedNetwork) else ROWS
 
 
 def _rows(

@@ -75,14 +75,15 @@ class Auto(Method):
         rest = replace(job, budget=job.budget - math.ceil(seen.macs / job.call_macs))
         most, hits = job.budget // event.steps, float(seen.found.grade.sum())
         why = f"{look.n} plain draws hit {'once' if hits == 1 else f'{hits:.4g} times'}"
-        often = len(seen.found.rows) >= SEEN and needed * look.n / hits <= most / 2
-        if not often:
+        plainly = len(seen.found.rows) >= SEEN and needed * look.n / hits <= most / 2
+        if not plainly:
             try:
                 splitting.check(rest)
             except LongshotError as refusal:
-                often, why = True, f"Splitting cannot answer ({str(refusal).rstrip('.')})"
-        if often:
-            yield from self._direct(replace(job), look, f"{why}, so plain sampling went on.")
+                plainly, why = True, f"Splitting cannot answer ({str(refusal).rstrip('.')})"
+        if plainly:
+            anew = replace(job)  # what was written and judged for the look is charged to the look
+            yield from self._direct(anew, look, f"{why}, so plain sampling went on.")
             return
         both, rounds = _can_tilt(rest), splitting.rounds(rest)
         if both:

@@ -9,6 +9,7 @@ p(x)·1[hit]/P, of whatever kind; how many there are says P only roughly. With w
 
 N is a mean of weights that are bounded by τ, D the share of splitting's hits that q reaches: near 1
 where leafwise sees all, less where it does not, and then only as sure as populations agree on it.
+Where fewer than three hit, no spread tells, and Jeffreys' limit of a share that m hits show does.
 The τ = P·n/m for n draws and m hits that are independent, a population counting as one, is
 optimal (Meng and Wong 1996: a bridge), and is found from the same draws.
 
@@ -31,7 +32,13 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from longshot.estimate import Cost, Estimate, Job, Problem, Round, best_witnesses
-from longshot.intervals import LEAST_REPLICATES, Interval, log_interval, of_weighted_draws
+from longshot.intervals import (
+    LEAST_REPLICATES,
+    Interval,
+    log_interval,
+    log_share_limit,
+    of_weighted_draws,
+)
 from longshot.methods.bridge import log_normaliser
 from longshot.methods.leafwise import LeafDraws, LeafRun, as_one_mean, favoured_last, hits_of
 from longshot.methods.splitting import FIRST_ROUND, Splitting, SplittingRun
@@ -39,7 +46,7 @@ from longshot.numerics import effective_sample_size, log_mean, pareto_k, relativ
 
 UNREACHED = 60.0  # log of how much more a hit that q does not reach weighs than any draw
 LEAST_REACHED = 0.05  # the smallest D that says something
-LEAST = 1e-300  # an end that is rounded to zero
+SMALLEST = 1e-300  # an end that is rounded to zero
 NORMAL = 1.96  # errors of a normal law in half an interval
 
 
@@ -48,27 +55,26 @@ class Claim(NamedTuple):
 
     log_probability: float
     interval: Interval
+    unmet: float = 0.0
+    """How much of the upper arm is for kinds of input that may have been missed."""
 
     @property
     def arms(self) -> tuple[float, float]:
         """How far the interval reaches down and up, on the log scale."""
-        low, high = (math.log(max(end, LEAST)) for end in self.interval)
+        low, high = (math.log(max(end, SMALLEST)) for end in self.interval)
         return self.log_probability - low, high - self.log_probability
 
     @property
     def error(self) -> float:
-        """The relative error that a normal law would need for the lower arm."""
-        return self.arms[0] / NORMAL
+        """The relative error that a normal law would need for the lower arm and what is unmet."""
+        return math.hypot(self.arms[0], self.unmet) / NORMAL
 
 
 def of_draws(log_w: Float64[Tensor, " draw"]) -> Claim | str:
     """The mean of independent draws of w·1[hit], −inf for those that miss."""
-    log_p, size, k = (
-        log_mean(log_w),
-        effective_sample_size(log_w),
-        pareto_k(log_w[log_w > -math.inf]),
-    )
-    found = of_weighted_draws(log_p, relative_error(log_w), size, k)
+    log_p, error = log_mean(log_w), relative_error(log_w)
+    size, k = effective_sample_size(log_w), pareto_k(log_w[log_w > -math.inf])
+    found = of_weighted_draws(log_p, error, size, k)
     return found if isinstance(found, str) else Claim(log_p, found)
 
 
@@ -79,49 +85,71 @@ class Hits(NamedTuple):
     log_w: Float64[Tensor, " hit"]
 
 
-def bridged(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Claim | str:
+def joined(log_w: Float64[Tensor, " draw"], populations: Sequence[Hits]) -> Claim | str:
     """N/D from the w of independent draws, −inf for those that miss, and populations with hits.
 
-    Of fewer than three populations nothing tells the error of D: the draws' own mean.
+    Of fewer than three populations no spread tells the error of D: the draws' own mean, with an
+    upper arm for what the draws may not reach.
     """
     m, n, hit = len(populations), len(log_w), log_w[log_w > -math.inf]
-    if m < LEAST_REPLICATES or not len(hit):
-        return of_draws(log_w)
+    if not m or not len(hit):
+        return unvouched(of_draws(log_w), 0.0, 0)
     every = Hits(*(torch.cat(column) for column in zip(*populations, strict=True)))
     walked = every.log_w.clamp(max=float(hit.max()) + UNREACHED)
     weights = torch.full_like(hit, 1 / n), every.log_mass.softmax(0)
     log_tau = log_normaliser(hit, walked, n, m, weights) + math.log(n / m)
-    log_value = log_tau + torch.nn.functional.logsigmoid(log_w - log_tau)
-    of_n = of_draws(log_value)
+    log_mass, log_part = reached(log_tau, populations)
+    if m < LEAST_REPLICATES:
+        return unvouched(of_draws(log_w), float((log_part - log_mass).exp().sum()), m)
+    of_n = of_draws(log_tau + torch.nn.functional.logsigmoid(log_w - log_tau))
     if isinstance(of_n, str):
         return of_n
-    log_d, of_d = share_reached(log_tau, populations)
+    log_d, of_d = share_reached(log_mass, log_part)
     if log_d < math.log(LEAST_REACHED):
         return f"The draws reach only {math.exp(log_d):.1e} of what populations found."
     (down, up), (up_d, down_d) = of_n.arms, Claim(log_d, of_d).arms  # more D is less P
     return claim(of_n.log_probability - log_d, math.hypot(down, down_d), math.hypot(up, up_d))
 
 
-def share_reached(log_tau: float, populations: Sequence[Hits]) -> tuple[float, Interval]:
-    """log D, the mean of h over all hits, with its interval by the spread between populations."""
-    log_mass = torch.stack([hits.log_mass.logsumexp(0) for hits in populations])
+def unvouched(found: Claim | str, met: float, m: int) -> Claim | str:
+    """The draws' own claim, with an upper arm for kinds of hit that they may not reach.
+
+    Each population counts as one hit, and of m such hits `met` are reached. Jeffreys' lower limit ℓ
+    of D = Pr[reached | hit] makes an error of its own, of the length −log ℓ.
+    """
+    if isinstance(found, str):
+        return found
+    (down, up), unmet = found.arms, -log_share_limit(met, m)
+    return claim(found.log_probability, down, math.hypot(up, unmet), unmet)
+
+
+def reached(
+    log_tau: float, populations: Sequence[Hits]
+) -> tuple[Float64[Tensor, " population"], Float64[Tensor, " population"]]:
+    """The log of each population's mass of hits, and of as much of it as q reaches: Σ h."""
+    log_mass = [hits.log_mass.logsumexp(0) for hits in populations]
     log_h = [torch.nn.functional.logsigmoid(log_tau - hits.log_w) for hits in populations]
-    log_reached = torch.stack(
-        [(h + hits.log_mass).logsumexp(0) for h, hits in zip(log_h, populations, strict=True)]
-    )
-    log_d = float(log_reached.logsumexp(0) - log_mass.logsumexp(0))
+    part = [(h + hits.log_mass).logsumexp(0) for h, hits in zip(log_h, populations, strict=True)]
+    return torch.stack(log_mass), torch.stack(part)
+
+
+def share_reached(
+    log_mass: Float64[Tensor, " population"], log_part: Float64[Tensor, " population"]
+) -> tuple[float, Interval]:
+    """log D, the mean of h over all hits, with its interval by the spread between populations."""
+    log_d = float(log_part.logsumexp(0) - log_mass.logsumexp(0))
     share = log_mass.softmax(0)
-    apart = share * ((log_reached - log_mass - log_d).exp() - 1)
-    count, size = len(populations), float(1 / share.square().sum())
+    apart = share * ((log_part - log_mass - log_d).exp() - 1)
+    count, size = len(log_mass), float(1 / share.square().sum())
     error = math.sqrt(float(apart.square().sum()) * count / (count - 1))
     stretch = 1 + error * math.sqrt(size)
     return log_d, log_interval(log_d, error, size - 1, upward=stretch)
 
 
-def claim(log_probability: float, down: float, up: float) -> Claim:
+def claim(log_probability: float, down: float, up: float, unmet: float = 0.0) -> Claim:
     """A claim by the arms of its interval, none of it above 1."""
     log_p = min(log_probability, 0.0)
-    return Claim(log_p, (math.exp(log_p - down), math.exp(min(log_p + up, 0.0))))
+    return Claim(log_p, (math.exp(log_p - down), math.exp(min(log_p + up, 0.0))), unmet)
 
 
 def combined(claims: Sequence[Claim]) -> Claim:
@@ -137,9 +165,9 @@ def combined(claims: Sequence[Claim]) -> Claim:
     precision = torch.tensor([max(c.error, 1e-9) ** -2 for c in claims], dtype=torch.float64)
     share = (log_p + precision.log()).softmax(0)
     log_mean_p = float((log_p + precision.log()).logsumexp(0) - precision.log().logsumexp(0))
-    arms = torch.tensor([c.arms for c in claims], dtype=torch.float64)
-    down, up = (share @ arms).tolist()  # as if their errors were one: populations serve both
-    return claim(log_mean_p, down, up)
+    arms = torch.tensor([(*c.arms, c.unmet) for c in claims], dtype=torch.float64)
+    # as if their errors were one: populations serve both
+    return claim(log_mean_p, *(share @ arms).tolist())
 
 
 def meet(claims: Sequence[Claim]) -> bool:
@@ -189,7 +217,7 @@ class TogetherRun:
     def answer(self, drawn: LeafDraws) -> Estimate:
         """The estimate from all populations and the last draws."""
         alone, log_w = self.splitting.answer(), as_one_mean(drawn.strata)
-        measured = bridged(log_w, self.hits(drawn))
+        measured = joined(log_w, self.hits(drawn))
         macs = self.splitting.macs + self.leafwise.macs
         cost = Cost(math.ceil(macs / self.job.call_macs), 0, macs, alone.cost.seconds)
         drawn_hits = int((log_w > -math.inf).sum())
