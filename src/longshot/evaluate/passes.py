@@ -56,7 +56,11 @@ class Known(NamedTuple):
 
     def rows(self, chosen: slice | Tensor) -> Known:
         """The same of some rows: a view of a slice, a copy of any others."""
-        return self._replace(memory=[layer[:, chosen] for layer in self.memory])
+        if isinstance(chosen, slice):
+            return self._replace(memory=[layer[:, chosen] for layer in self.memory])
+        return self._replace(
+            memory=[layer.index_select(1, chosen.to(layer.device)) for layer in self.memory]
+        )
 
 
 class Beginning:
