@@ -92,7 +92,11 @@ def again(rows: list[dict[str, Any]]) -> Judged:
     for (name, inputs_name, method), found in cells.items():
         model = ls.load_model(name)
         some = found[::EVERY]
-        kept = {} if method == "conditional" else {"temperature": some[0]["temperature"]}
+        kept: dict[str, Any] = {}
+        if method != "conditional":
+            kept["temperature"] = some[0]["temperature"]
+        if method == "mhis":
+            kept["normaliser"] = "harmonic"
         answers = ls.estimate_many(
             model,
             ls.load_inputs(inputs_name, model),

@@ -62,7 +62,7 @@ def coverage(
         (ITGIS(score="logit"), 100, 1e4),  # the same as 0.01
         (ITGIS(score="logit"), 100, 1),
         *(
-            (MHIS(chains=8), t, times)
+            (MHIS(chains=8, normaliser="harmonic"), t, times)
             for t, times in ((0.01, 1), (100, 1), (0.01, 1e4), (100, 1e4))
         ),
     ],
@@ -86,7 +86,7 @@ def test_an_interval_covers_at_every_temperature() -> None:
     """
     for method, calls, toys in (
         (ITGIS(score="logit"), 1, range(1, 7)),
-        (MHIS(chains=8), 3, (*range(1, 7), 71, 72, 84, *range(501, 516))),
+        (MHIS(chains=8, normaliser="harmonic"), 3, (*range(1, 7), 71, 72, 84, *range(501, 516))),
     ):
         total = [0, 0, 0]
         for temperature in (0.03, 0.1, 0.3, 0.5, 1.0, 3.0):

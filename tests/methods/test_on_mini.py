@@ -43,7 +43,9 @@ def test_itgis_is_unbiased_and_its_intervals_cover() -> None:
 
 def test_mhis_seldom_gives_an_interval_where_its_chains_have_not_mixed() -> None:
     """Chains of 256 steps over 32 positions; of the few that are given nearly all must hold."""
-    runs, _, _ = runs_of(MHIS(temperature=1.0, chains=8), "quence", 8 * 256, count=10)
+    runs, _, _ = runs_of(
+        MHIS(temperature=1.0, chains=8, normaliser="harmonic"), "quence", 8 * 256, count=10
+    )
     assert runs.enough >= 8
     assert runs.given <= 0.5 * runs.enough
     assert runs.covered >= runs.given - 1  # which ones differs between processors
@@ -52,7 +54,9 @@ def test_mhis_seldom_gives_an_interval_where_its_chains_have_not_mixed() -> None
 @pytest.mark.long
 def test_mhis_covers_where_its_chains_get_round() -> None:
     """50 runs of 1024 steps over 32 positions: coverage of 88 to 99%."""
-    runs, _, _ = runs_of(MHIS(temperature=2.0, chains=8), "r", 2**13, count=50)
+    runs, _, _ = runs_of(
+        MHIS(temperature=2.0, chains=8, normaliser="harmonic"), "r", 2**13, count=50
+    )
     print(f"{runs.enough} runs with 30 hits, {runs.given} intervals, {runs.covered} of them cover")
     assert runs.enough >= 40
     assert runs.given >= 0.6 * runs.enough
@@ -69,7 +73,9 @@ def test_mhis_covers_where_its_chains_mix() -> None:
         token = model.tokenizer.single(target)
         exact = float(truth.probability[token])
         job = Replicas(model, inputs, (ls.TokenIs(token),) * 13, 2**14)
-        runs = [r for r in MHIS(chains=8).estimate(job) if (r.hits or 0) >= 30]
+        runs = [
+            r for r in MHIS(chains=8, normaliser="harmonic").estimate(job) if (r.hits or 0) >= 30
+        ]
         intervals = [run.interval for run in runs if run.is_two_sided]
         enough, given = enough + len(runs), given + len(intervals)
         covered += sum(low <= exact <= high for low, high in intervals)

@@ -19,8 +19,8 @@ the self-normalised ratio
 
 consistent, with a bias of order 1/n. (The paper prints the weight inverted.) That is the `harmonic`
 normaliser, as in the paper. Its sum Σ w hangs on the lowest scores, where the chains seldom are.
-With `normaliser="bridge"` Z is found by bridge sampling (`bridge.py`) between the chains and plain
-draws of p, an eighth of the budget, which all targets share:
+By default Z is therefore found by bridge sampling (`bridge.py`) between the chains and plain draws
+of p, an eighth of the budget, which all targets share:
 
     p̂ = Ẑ·(1/n)·Σ_j w_j·1[M(x_j) = t].
 
@@ -94,7 +94,7 @@ class MHIS(Method):
     """The share of each chain's steps that is left out."""
     score: Score = "logit"
     """What is climbed; for an event beyond one token always its gap."""
-    normaliser: Literal["bridge", "harmonic"] = "harmonic"
+    normaliser: Literal["bridge", "harmonic"] = "bridge"
     """How Z is found: against plain draws that targets share, or from the chains alone."""
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class MHIS(Method):
 
     def estimate(self, job: Job) -> list[Estimate]:
         single = [part for part in job.parts(1) if not part.is_path]
-        plain = max((self._plain(part.evaluations) for part in single), default=0)
+        plain = max((self.plain_draws(part.evaluations) for part in single), default=0)
         drawn = Activations(job, plain) if plain else None
         estimates = []
         for walk, steps, seconds in self._walks(job):
@@ -125,8 +125,8 @@ class MHIS(Method):
 
     def _walks(self, job: Job) -> Iterator[tuple[Walk, int, float]]:
         """The chains of one part of the job after the other, with their steps and seconds."""
-        for part in job.parts(max(1, ROWS // self._plan(job.budget)[0])):
-            chains, calls = self._plan(part.evaluations)
+        for part in job.parts(max(1, ROWS // self.plan(job.budget)[0])):
+            chains, calls = self.plan(part.evaluations)
             settings = replace(self, score="gap") if part.is_path else self
             clock, walk = Clock(), Walk(part, settings, chains)
             steps, free = walk.affordable(calls), walk.inputs.free_positions
@@ -142,16 +142,16 @@ class MHIS(Method):
         if not as_product(job.inputs, self.name).free_positions:
             raise LongshotError(f"mhis: no position of {job.inputs.name!r} is free to move.")
         for part in job.parts(1):
-            self._plan(part.evaluations)
+            self.plan(part.evaluations)
 
-    def _plain(self, evaluations: int) -> int:
+    def plain_draws(self, evaluations: int) -> int:
         """How many plain draws the bridge has."""
         share, most = PLAIN
         return min(max(int(share * evaluations), 1), most) if self.normaliser == "bridge" else 0
 
-    def _plan(self, evaluations: int) -> tuple[int, int]:
+    def plan(self, evaluations: int) -> tuple[int, int]:
         """How many chains, and the calls of each."""
-        left = evaluations - self._plain(evaluations)
+        left = evaluations - self.plain_draws(evaluations)
         chains = self.chains or max(2, math.isqrt(left // 96))
         calls = left // chains
         if calls < 4:
@@ -164,7 +164,7 @@ class MHIS(Method):
         """The estimate of the i-th event from the recorded states, and plain draws if any."""
         scores, grade = walk.recorded(i)
         hit, log_weight = grade > 0, -scores / self.temperature
-        shared, count = Cost(), self._plain(walk.job.evaluations)
+        shared, count = Cost(), self.plain_draws(walk.job.evaluations)
         if self.normaliser == "harmonic":
             known = self._harmonic(walk, i, log_weight, grade)
         else:
