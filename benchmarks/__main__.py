@@ -29,6 +29,9 @@ def registered() -> dict[str, Callable[[Console], None]]:
     return found
 
 
+WIDTH = 150  # of tables in a file, whole
+
+
 def run(names: list[str]) -> None:
     """Run the benchmarks of these names; all of them if there are none."""
     known = registered()
@@ -37,6 +40,8 @@ def run(names: list[str]) -> None:
             raise unknown_name("benchmark", name, known)
     torch.set_num_threads(1)  # ratios of one thread do not depend on who else uses the machine
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
     for name in names or known:
         known[name](console)
 
