@@ -36,8 +36,6 @@ from longshot.models.products import dense, from_width, to_width
 if TYPE_CHECKING:
     from longshot.models.gelu import Attention, Block, GeluTransformer, LayerNorm
 
-LANES = 16  # float32 numbers that a processor handles at once
-
 Pullback = Callable[[Tensor], Tensor]
 Half = Callable[[Tensor], tuple[Tensor, Pullback]]
 
@@ -76,7 +74,7 @@ class LastActivation(torch.autograd.Function):
 
 def _halves(network: GeluTransformer, memory: Memory, start: int, end: int) -> Iterator[Half]:
     """What the residual stream goes through, in order; the last layer keeps its last position."""
-    future = _future(memory[0], start, end)
+    future = memory[0].new_full((end, end - start), -math.inf).tril(-1 - start)  # [key, query]
     for block, known in zip(network.blocks, memory, strict=True):
         is_last = block is network.blocks[-1]
         if is_last:
@@ -119,7 +117,7 @@ def _mlp(block: Block, x: Tensor) -> tuple[Tensor, Pullback]:
 def _attend(block: Block, memory: Tensor, future: Tensor, x: Tensor) -> tuple[Tensor, Pullback]:
     n, through_norm = _normalise(block.norm_attention, x)
     layer, heads = block.attention, block.attention.heads
-    tail, end = future.shape
+    end, tail = future.shape
     start, w_o = end - tail, layer.output.weight
     weight, bias = _joined(layer)
     qkv = _split(dense(n, weight, bias), tail, 3, heads)
@@ -127,44 +125,20 @@ def _attend(block: Block, memory: Tensor, future: Tensor, x: Tensor) -> tuple[Te
     memory[..., start:end, :] = qkv[1:]
     del n, qkv
     k, v = memory[..., :end, :].flatten(1, 2)
-    a = _attention(q, k, future)
-    y = dense(_merge(torch.bmm(a, v)[None], heads), w_o, layer.output.bias).add_(x)
+    a = torch.baddbmm(future, k, q.mT).softmax(1)  # a column for each query
+    y = dense(_merge(torch.bmm(a.mT, v)[None], heads), w_o, layer.output.bias).add_(x)
 
     def pullback(g: Tensor) -> Tensor:
         at_mixed = _split(dense(g, w_o.mT), tail, 1, heads)[0].flatten(0, 1)
-        at_scores = _through_softmax(at_mixed, v, a)
+        at_scores = torch._softmax_backward_data(torch.bmm(v, at_mixed.mT), a, 1, a.dtype)
         at_qkv = q.new_empty(3, *q.shape)
-        torch.bmm(at_scores, k, out=at_qkv[0])
-        torch.bmm(at_scores[..., start:].mT, q, out=at_qkv[1])
-        torch.bmm(a[..., start:].mT, at_mixed, out=at_qkv[2])
+        torch.bmm(at_scores.mT, k, out=at_qkv[0])
+        torch.bmm(at_scores[:, start:], q, out=at_qkv[1])
+        torch.bmm(a[:, start:], at_mixed, out=at_qkv[2])
         del at_scores, at_mixed
         return through_norm(dense(_merge(at_qkv, heads), weight.mT)).add_(g)
 
     return y, pullback
-
-
-def _future(like: Tensor, start: int, end: int) -> Float[Tensor, "query key"]:
-    """−∞ where a key comes after the query, 0 elsewhere; it lies in memory as the weights do."""
-    later = like.new_full((end - start, end), -math.inf).triu(1 + start)
-    return later if len(later) % LANES else later.mT.contiguous().mT
-
-
-def _attention(q: Tensor, k: Tensor, future: Tensor) -> Float[Tensor, "batch query key"]:
-    """softmax_j(q·k_j): in memory a row for each query, or a column where these fill all lanes.
-
-    Columns are a third faster then, and otherwise two to three times slower.
-    """
-    if len(future) % LANES:
-        return torch.baddbmm(future, q, k.mT).softmax(2)
-    return torch.baddbmm(future.mT, k, q.mT).softmax(1).mT
-
-
-def _through_softmax(at_mixed: Tensor, v: Tensor, a: Tensor) -> Float[Tensor, "batch query key"]:
-    """The gradient of the scores behind `a`, as `a` lies in memory."""
-    if a.is_contiguous():
-        return torch._softmax_backward_data(torch.bmm(at_mixed, v.mT), a, 2, a.dtype)
-    at_a = torch.bmm(v, at_mixed.mT)
-    return torch._softmax_backward_data(at_a, a.mT, 1, a.dtype).mT
 
 
 def _attend_last(
