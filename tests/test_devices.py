@@ -99,7 +99,7 @@ RUNS: dict[str, tuple[int, dict[str, object]]] = {
     "naive": (256, {}),
     "conditional": (2048, {}),
     "itgis": (64, {}),
-    "mhis": (48, {"chains": 4}),
+    "mhis": (60, {"chains": 4}),
     "qld": (512, {}),
     "gld": (256, {}),
     "auto": (512, {}),
