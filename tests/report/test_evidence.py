@@ -53,6 +53,8 @@ def test_smaller_budgets_are_points_of_a_line_and_no_methods_of_their_own() -> N
     assert evidence.smaller == {"naive": ["naive-64"]}
     assert evidence.methods == ("naive", "itgis", "itgis-9999")
     assert evidence.known == (CONSTANT, "naive", "itgis", "itgis-9999")
+    assert "naive-64" not in {outcome.method for outcome in evidence.scored("m")}
+    assert [outcome.method for outcome in evidence.scored(label="naive-64")] == ["naive-64"]
     spec = run_charts(evidence)["cost-is"]().to_dict()
     (data,) = spec["datasets"].values()
     assert sorted(record["method"] for record in data) == [

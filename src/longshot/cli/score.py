@@ -47,7 +47,8 @@ def score(
         try_place(out)
     loaded = load_run(run)
     evidence = gather(loaded)
-    records = (paired_records if between else summary)(evidence.scored())
+    every = list(evidence.outcomes.values())  # smaller budgets too
+    records = paired_records(evidence.scored()) if between else summary(every)
     if as_json:
         typer.echo(json.dumps(records, indent=1))
     elif records:

@@ -78,11 +78,12 @@ class Evidence:
         return outcome.loss(name) if outcome else None
 
     def scored(self, model: str | None = None, label: str | None = None) -> list[Scored]:
-        """The outcomes of a model, a label, both or all."""
+        """The outcomes of a model, a label, both or all; smaller budgets only where named."""
+        labels = self.labels if label is None else (label,)
         return [
             outcome
             for outcome in self.outcomes.values()
-            if model in (None, outcome.model) and label in (None, outcome.method)
+            if model in (None, outcome.model) and outcome.method in labels
         ]
 
     def over_inputs(
